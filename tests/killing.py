@@ -11,12 +11,13 @@ import contextlib
 import itertools
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, TypeVar
+
+from programs import Programs
 
 T = TypeVar("T")
 MOMENTS = ("before", "after", "inside")
@@ -116,22 +117,17 @@ def say(folder: Path, signal_: int) -> None:
     sys.stdout.write(f"{folder} {signal_}\n")
 
 
-def error_text(driver: Path, *arguments: str | Path) -> list[str]:
+def error_text(programs: Programs, driver: Path, *arguments: str | Path) -> list[str]:
     """Run a driver and return what it says."""
-    ended = subprocess.run(
-        [sys.executable, driver, *arguments],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ended = programs(driver, *arguments, environment=path)
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.splitlines()
 
 
-def deaths(driver: Path, *arguments: str | Path) -> dict[Path, int]:
+def deaths(programs: Programs, driver: Path, *arguments: str | Path) -> dict[Path, int]:
     """Return the folder of each run of a driver with the signal that killed it."""
-    return deaths_in(error_text(driver, *arguments))
+    return deaths_in(error_text(programs, driver, *arguments))
 
 
 def deaths_in(said: list[str]) -> dict[Path, int]:

@@ -14,6 +14,7 @@ import pytest
 
 from apply.world import NEW, OLD, World
 from killing import error_text, folder_in_memory
+from programs import Programs
 
 DRIVER = Path(__file__).with_name("cli_crash_driver.py")
 
@@ -34,13 +35,14 @@ class Kills:
 
 
 @pytest.fixture(scope="module")
-def kills(built: Path) -> Iterator[Kills]:
+def kills(built: Path, programs: Programs) -> Iterator[Kills]:
     """A command of each kind, killed everywhere and given once more."""
     with folder_in_memory() as folder:
         project = World(folder / "project")
         shutil.copytree(built, project.folder)
         project.let_the_winner_say(*project.both())
-        runs = [json.loads(line) for line in error_text(DRIVER, project.folder, folder)]
+        said = error_text(programs, DRIVER, project.folder, folder)
+        runs = [json.loads(line) for line in said]
         yield Kills(folder, runs)
 
 

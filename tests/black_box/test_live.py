@@ -15,6 +15,7 @@ import pytest
 
 from black_box.stored_texts import FRONT, NEW, OLD, SKILL, contents, make, opened
 from killing import error_text, folder_in_memory
+from programs import Programs
 from promptgraft import (
     BlackBox,
     Case,
@@ -262,10 +263,13 @@ def test_nothing_is_delivered_outside_of_a_run(folder: Path) -> None:
     )
 
 
-def test_killed_anywhere_the_next_start_finds_the_originals_to_the_byte() -> None:
+def test_killed_anywhere_the_next_start_finds_the_originals_to_the_byte(
+    programs: Programs,
+) -> None:
     kills = int(os.environ.get("PROMPTGRAFT_KILLS", "8"))
     with folder_in_memory() as folder:
-        said = [json.loads(line) for line in error_text(DRIVER, folder, str(kills))]
+        lines = error_text(programs, DRIVER, folder, str(kills))
+    said = [json.loads(line) for line in lines]
     killed = [one for one in said if one["signal"] == signal.SIGKILL]
     assert len(killed) == kills
     assert [one["seed"] for one in said if one["after"] != one["before"]] == []

@@ -13,6 +13,7 @@ import pytest
 from black_box.records import leave_record, seal_again
 from black_box.stored_texts import FRONT, NEW, OLD, SKILL, contents, make, opened
 from killing import error_text, folder_in_memory
+from programs import Programs
 from promptgraft.agents.sources import FileSource, Sources, read_sources
 from promptgraft.agents.writing import RECORD, CallbackSource
 from promptgraft.errors import ConfigError, DataFormatError, JournalLockedError
@@ -160,9 +161,9 @@ class Kill:
 
 
 @pytest.fixture(scope="module")
-def kills() -> Iterator[list[Kill]]:
+def kills(programs: Programs) -> Iterator[list[Kill]]:
     with folder_in_memory() as folder:
-        said = [json.loads(line) for line in error_text(DRIVER, folder)]
+        said = [json.loads(line) for line in error_text(programs, DRIVER, folder)]
         yield [Kill(Path(one["folder"]), one["signal"]) for one in said]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from killing import deaths
+from programs import Programs
 from promptgraft.ground.files import make_folder, sync_folder, write_all, write_atomically
 
 DRIVER = Path(__file__).with_name("atomic_write_driver.py")
@@ -40,8 +41,11 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_process_killed_at_any_call_leaves_the_old_bytes_or_the_new_ones(tmp_path: Path) -> None:
-    killed = {folder.name: killed_by for folder, killed_by in deaths(DRIVER, tmp_path).items()}
+def test_a_process_killed_at_any_call_leaves_the_old_bytes_or_the_new_ones(
+    tmp_path: Path, programs: Programs
+) -> None:
+    runs = deaths(programs, DRIVER, tmp_path)
+    killed = {folder.name: killed_by for folder, killed_by in runs.items()}
 
     # Two files, each with a write, an fsync, a rename and an fsync of the folder.
     effects = ["write", "fsync", "replace", "folder"] * 2

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from killing import deaths
+from programs import Programs
 from promptgraft.errors import JournalWriteError
 from promptgraft.ground.serde import Json, digest_text
 from promptgraft.journal import Answer, FileJournal
@@ -23,10 +24,12 @@ DRIVER = Path(__file__).with_name("crash_driver.py")
 
 
 @pytest.fixture(scope="module")
-def runs_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[Path, int]]:
+def runs_of(
+    tmp_path_factory: pytest.TempPathFactory, programs: Programs
+) -> Callable[[str], dict[Path, int]]:
     """Returns what :func:`deaths` does of a scenario, which is run once; tests only read there."""
     return functools.cache(
-        lambda scenario: deaths(DRIVER, scenario, tmp_path_factory.mktemp(scenario))
+        lambda scenario: deaths(programs, DRIVER, scenario, tmp_path_factory.mktemp(scenario))
     )
 
 

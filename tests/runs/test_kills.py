@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+
+from programs import Programs
 
 SERVER = Path(__file__).parent / "kill_server.py"
 
 
 def test_a_run_killed_at_any_named_moment_leaves_whole_files_and_ends_the_same(
-    tmp_path: Path,
+    tmp_path: Path, programs: Programs
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, str(SERVER), str(tmp_path / "runs")],
-        input=json.dumps({"seed": 0}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = programs(SERVER, tmp_path / "runs", given=json.dumps({"seed": 0}))
     assert done.returncode == 0, done.stderr
     whole, *found = map(json.loads, done.stdout.splitlines())
 

@@ -24,6 +24,7 @@ from forked import forking
 from killing import error_text
 from optimizers.worlds import answers, config, instruction, judge, propose, scored
 from process_pools import process_pool
+from programs import Programs
 from promptgraft import (
     Case,
     EventBus,
@@ -419,10 +420,12 @@ def test_frozen_texts_are_handed_over_and_never_change() -> None:
         optimized(texts, settings={"target_section_paths": (("rules",),)})
 
 
-def test_the_winner_is_in_force_in_another_process_until_the_source_changes(tmp_path: Path) -> None:
+def test_the_winner_is_in_force_in_another_process_until_the_source_changes(
+    tmp_path: Path, programs: Programs
+) -> None:
     store = LocalPromptOverridesStore(tmp_path)
     assert optimized(texts_of(), overrides_store=store, overrides_tag="canary").persisted
-    (line,) = error_text(APP, tmp_path, "--texts", "canary")
+    (line,) = error_text(programs, APP, tmp_path, "--texts", "canary")
     now = json.loads(line)
     assert now == dict(texts_of().current(store, "canary"))
     assert {f"w{n}" for n in range(6)} <= set(f"{now['rules']} {now['notes']}".split())
