@@ -175,6 +175,24 @@ def test_a_repair_is_noted_and_can_be_turned_off(reply: str, notes: tuple[str, .
         assert rendered.parse(reply) == read_output(Book, reply).output
 
 
+@attrs.frozen
+class Found:
+    """A verdict as judges give it."""
+
+    met: Literal["yes", "no"]
+    sure: Literal["Yes", "No", "unclear"] = "unclear"
+    kind: Literal["a", "b"] = "a"
+
+
+def test_a_truth_value_is_the_option_that_says_the_same() -> None:
+    parsed = read_output(Found, '{"met": true, "sure": false}')
+    assert parsed.output == Found("yes", "No")
+    assert parsed.notes == ("True was read as 'yes' @ $.met", "False was read as 'No' @ $.sure")
+    for reply in ('{"met": "ja"}', '{"met": 1}', '{"met": true, "kind": true}'):
+        with pytest.raises(OutputError):
+            read_output(Found, reply)
+
+
 TAGS = ["<think>", "</think>", "[THINK]", "◁/think▷", "`", "\n", " ", "travel", "\ud83d", "x"]
 TEXTS = st.text(max_size=30) | st.lists(st.sampled_from(TAGS)).map("".join)
 

@@ -12,7 +12,7 @@ import attrs
 
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import Json, is_unicode, parse_json, shown
-from promptgraft.prompt.fields import fields_of
+from promptgraft.prompt.fields import fields_of, options_of
 
 MAX_DEPTH = 100
 
@@ -298,8 +298,14 @@ _TYPES = {int: "an integer", float: "a number", bool: "true or false"}
 def fitted(value: Json, kind: Any, notes: list[str], place: str = "$") -> Json:
     """Return data with numbers and truth values for the texts that spell them, with notes.
 
-    Only texts where ``kind`` has a number, an integer or a truth value are replaced.
+    Only texts where ``kind`` has a number, an integer or a truth value are replaced; and truth
+    values where it has the options yes and no.
     """
+    if isinstance(value, bool):
+        words = [option for option in options_of(kind) if BOOL_WORDS.get(option.lower()) is value]
+        if len(words) == 1:
+            notes.append(f"{shown(value)} was read as {shown(words[0])} @ {place}")
+            return words[0]
     if kind in _TYPES:
         fit = _scalar(value, kind)
         if fit is not value:

@@ -189,7 +189,7 @@ def test_a_rubric_that_is_answered_twice_or_without_a_reason_is_no_judgement() -
     replies = [
         ([once, once], "rubric `units` is answered 2 times"),
         ([{**once, "reason": " "}], "rubric `units` has no reason"),
-        ([{**once, "met": True}], "met"),
+        ([{**once, "met": 1}], "met"),
         ([{**once, "met": "partly"}], "met"),
         ([{"id": "units", "met": "yes"}], "reason"),
     ]
