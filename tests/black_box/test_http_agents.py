@@ -244,6 +244,24 @@ def test_without_a_place_the_whole_body_is_the_answer(service: Service) -> None:
     assert asked(agent(service, answer=None)).text == "plain \ufffd"
 
 
+CONTENT: list[Json] = [{"type": "text", "text": "4"}]
+WHOLE: tuple[dict[str, Json], ...] = (
+    {"object": "chat.completion", "choices": [{"message": {"content": "4"}}]},
+    {"object": "response", "output": [{"type": "reasoning"}, {"content": CONTENT}]},
+    {"type": "message", "role": "assistant", "content": CONTENT},
+)
+
+
+@pytest.mark.parametrize("reply", WHOLE, ids=["chat", "responses", "messages"])
+def test_the_whole_reply_of_a_model_is_no_answer(service: Service, reply: Json) -> None:
+    service.brain = lambda *_: said(reply)
+    with pytest.raises(AgentFaultError, match="the whole reply of a model") as caught:
+        asked(agent(service, answer=None))
+    # The place that it names is that of the answer.
+    place = str(caught.value).partition("`answer: ")[2].strip("`")
+    assert asked(agent(service, answer=place)).text == "4"
+
+
 JSON_BODY = b'{"final_text": "caf\xc3\xa9"}'
 PACKED = gzip.compress(JSON_BODY)
 

@@ -238,6 +238,10 @@ class Templated(ABC):
             error_class: it has an ``error`` and no answer.
         """
         if self.answer is None and self.tools is None:
+            if place := _text_of_model(reply):
+                raise AgentFaultError(
+                    f"the whole reply of a model would be the answer; write `answer: {place}`"
+                )
             return AgentAnswer(text=reply)
         try:
             data = parse_json(reply, where="reply")
@@ -288,3 +292,21 @@ def _tools(found: Json) -> tuple[ToolUse, ...]:
     if tools is None:
         raise AgentFaultError(f"the tools in the agent's reply: {'; '.join(source.faults)}")
     return tools
+
+
+def _text_of_model(reply: str) -> str:
+    """Return where the text is in a reply that a model's API has given; empty for others."""
+    if not reply.lstrip().startswith("{"):
+        return ""
+    try:
+        data = parse_json(reply, where="")
+    except DataFormatError:
+        return ""
+    match data:
+        case {"object": "chat.completion", "choices": list()}:
+            return "$.choices[0].message.content"
+        case {"object": "response", "output": list()}:
+            return "$.output[-1].content[0].text"
+        case {"type": "message", "role": "assistant", "content": list()}:
+            return "$.content[0].text"
+    return ""
