@@ -204,6 +204,7 @@ def options_at(kind: Any, keys: Iterable[str]) -> tuple[str, ...]:
 
 
 def _inner(kind: Any) -> Any:
+    kind = _bare(kind)
     arguments = [argument for argument in get_args(kind) if argument not in (type(None), ...)]
     return _inner(arguments[0]) if len(arguments) == 1 and not options_of(kind) else kind
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from itertools import repeat
 from types import GenericAlias, NoneType, UnionType
-from typing import Any, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 import attrs
 
@@ -354,6 +354,8 @@ def _renamed(data: Json, kind: Any, rename: _Rename) -> Json:
     """Return data with other keys for the fields of ``kind``, at every depth."""
     if kind is str:  # the most common case
         return data
+    if get_origin(kind) is Annotated:
+        return _renamed(data, get_args(kind)[0], rename)
     if fields := fields_of(kind):
         if not isinstance(data, dict):
             return data

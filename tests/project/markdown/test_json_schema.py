@@ -193,6 +193,73 @@ def test_a_function_that_does_not_fit_a_tool_is_refused(
         ('{"type": "array", "description": "D"}', "description: expected a description only of"),
         ('{"anyOf": []}', "anyOf: expected one schema, found 0"),
         ('{"enum": ["a"', "s.json:1:14: Expecting ',' delimiter"),
+        ('"text"', "s.json: expected a JSON Schema, found 'text'"),
+        ("[]", "s.json: expected a JSON Schema, found an empty list"),
+        ('{"title": "\\ud800"}', "s.json: not JSON: it holds half of a surrogate pair"),
+        ('{"type": "string", "maxLength": 5}', "maxLength: an answer as a whole cannot have this"),
+        (
+            '{"properties": {"a": {}}, "examples": [{}]}',
+            "examples: an answer as a whole cannot have this; say it in the prompt",
+        ),
+        ('{"properties": {"a": {}}, "required": ["b"]}', "required[0]: there is no property 'b'"),
+        ('{"properties": {"a": null}}', "properties.a: expected a JSON Schema, found nothing"),
+        ('{"properties": []}', "properties: expected an object, found an empty list"),
+        (
+            '{"properties": {"a": {"required": true}}}',
+            "properties.a.required: expected a list of names, found True",
+        ),
+        ('{"type": "array", "items": {"description": 5}}', "description: expected a text, found 5"),
+        (
+            '{"properties": {"a": {}}, "additionalProperties": {"type": "string"}}',
+            "additionalProperties: a type of Python cannot say this beside `properties`",
+        ),
+        (
+            '{"properties": {"a": {}}, "anyOf": [{"properties": {"b": {}}}]}',
+            "properties: a type of Python cannot say this beside `anyOf`",
+        ),
+        (
+            '{"properties": {"a": {}}, "dependencies": {"a": ["b"]}}',
+            "dependencies: a type of Python cannot say this",
+        ),
+        (
+            '{"type": "array", "contains": {"$ref": "#/$defs/A"}}',
+            "contains: a type of Python cannot say this",
+        ),
+        ('{"items": {"$ref": "#A"}}', "items.$ref: expected a reference to a part of this schema"),
+        (
+            '{"items": {"oneOf": [{"const": 1, "description": "One."}]}}',
+            "items.oneOf[0]: only options that are texts can be described",
+        ),
+        (
+            '{"items": {"anyOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]}}',
+            "items.anyOf[1]: only the answer as a whole can be one of several objects",
+        ),
+        (
+            '{"items": ' * 60 + "{}" + "}" * 60,
+            "items: nested deeper than 50 levels; write the type in Python",
+        ),
+        (
+            json.dumps(
+                {"$defs": {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(2000)}}
+                | {"$ref": "#/$defs/d0"}
+            ),
+            "$defs.d50: nested deeper than 50 levels",
+        ),
+        (
+            json.dumps(
+                {
+                    "$defs": {
+                        f"d{n}": {
+                            "items": {"type": "array", "anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2}
+                        }
+                        for n in range(15)
+                    }
+                    | {"d15": {}}
+                }
+                | {"$ref": "#/$defs/d0"}
+            ),
+            "s.json: more than 10,000 types",
+        ),
     ],
 )
 def test_a_schema_that_cannot_be_a_type_is_refused_with_its_place(
@@ -206,6 +273,151 @@ def test_a_schema_that_cannot_be_a_type_is_refused_with_its_place(
     (line,) = caught.value.faults
     assert str(tmp_path / "s.json") in line
     assert fault in line
+
+
+FIELDS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"type": "STRING", "nullable": True}, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
+    ({"type": "string", "default": "x"}, {"type": "string", "default": "x"}),
+    ({"type": "string", "readOnly": True}, {"type": "string", "readOnly": True}),
+    ({"enum": [True, 1]}, {"enum": [True, 1]}),
+    (
+        {"type": "array", "items": {"type": "string", "description": "A tag."}},
+        {"type": "array", "items": {"type": "string", "description": "A tag."}},
+    ),
+    (
+        {"anyOf": [{"$ref": "#/$defs/E", "maxLength": 9}, {"type": "null"}]},
+        {
+            "anyOf": [
+                {"type": "string", "format": "email", "description": "Mail.", "maxLength": 9},
+                {"type": "null"},
+            ]
+        },
+    ),
+    (
+        {"type": "string", "anyOf": [{"minLength": 9}, {"pattern": "x"}]},
+        {"anyOf": [{"type": "string", "minLength": 9}, {"type": "string", "pattern": "x"}]},
+    ),
+    (
+        {"anyOf": [{"const": "a", "description": "One."}, {"const": "b", "title": "Two"}]},
+        {"enum": ["a", "b"], "description": "- a: One.\n- b: Two"},
+    ),
+    ({"$ref": "#/$defs/a~1b%20c/anyOf/0"}, {"type": "integer", "description": "Nine."}),
+]
+
+
+@pytest.mark.parametrize(("field", "sent"), FIELDS)
+def test_nothing_of_a_required_field_is_lost(
+    field: dict[str, Any], sent: dict[str, Any], tmp_path: Path
+) -> None:
+    definitions = {
+        "E": {"type": "string", "format": "email", "description": "Mail."},
+        "a/b c": {"anyOf": [{"type": "integer", "description": "Nine."}]},
+    }
+    schema = {"properties": {"f": field}, "required": ["f"], "$defs": definitions}
+    path = written(tmp_path, "output: s.json", s_json=json.dumps(schema))
+
+    given = schema_of(path)
+
+    assert (given["properties"]["f"], given["required"]) == (sent, ["f"])
+
+
+def test_fields_are_in_the_order_that_gemini_is_told(tmp_path: Path) -> None:
+    schema = {"properties": {"a": {}, "b": {}, "c": {}}, "propertyOrdering": ["c", "a"]}
+    path = written(tmp_path, "output: s.json", s_json=json.dumps(schema))
+
+    assert list(schema_of(path)["properties"]) == ["c", "a", "b"]
+
+
+def test_what_is_referred_to_often_is_one_class_that_a_winner_can_change(tmp_path: Path) -> None:
+    both = {"x": {"$ref": "#/$defs/C"}, "y": {"items": {"$ref": "#/$defs/C"}, "minItems": 1}}
+    # Read once for each use, there would be a million classes.
+    chain = {
+        f"N{n}": {"properties": {key: {"$ref": f"#/$defs/N{n + 1}"} for key in "xy"}}
+        for n in range(20)
+    }
+    end = {"N20": {"properties": both}, "C": {"properties": {"a": {"enum": ["p", "q"]}}}}
+    schema = {"$ref": "#/$defs/N0", "$defs": {**chain, **end}}
+    path = written(tmp_path, "output: s.json", s_json=json.dumps(schema))
+    prompt: Prompt[Any] = load_markdown_prompt(path).prompt
+    store: Any = InMemoryPromptOverridesStore()
+    store.set_output_field_override(prompt, field="C.a", description="Which.", aliases=("which",))
+
+    (change,) = load_markdown_prompt(path).source.rewritten(
+        store.resolve(prompt.descriptor, "latest")
+    )
+
+    definitions: Any = schema["$defs"]
+    definitions["C"]["properties"]["a"] |= {"description": "Which.", "aliases": ["which"]}
+    assert json.loads(change.after) == schema
+    assert list(schema_of(path)["$defs"]) == [*(f"N{n}" for n in range(1, 21)), "C"]
+
+
+def test_names_of_fields_are_read_in_lists_with_keywords(tmp_path: Path) -> None:
+    item = {"properties": {"a": {"type": "string", "aliases": ["which"]}}, "required": ["a"]}
+    schema = {"properties": {"rows": {"type": "array", "minItems": 1, "items": item}}}
+    path = written(tmp_path, "output: s.json", s_json=json.dumps(schema))
+    rendered = load_markdown_prompt(path).prompt.bind({"text": "x"}).render()
+
+    answer: Any = rendered.parse('{"rows": [{"which": "b"}]}')
+
+    assert unstructure(answer) == {"rows": [{"a": "b"}]}
+
+
+def test_objects_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    inner: dict[str, Any] = {"properties": {"x": {}}}
+    schema = {"properties": {"b_c": inner, "b": {"properties": {"c": inner}}}, "title": "é"}
+    path = written(tmp_path, "output: s.json", s_json=json.dumps(schema))
+
+    assert sorted(schema_of(path)["$defs"]) == ["AnswerB", "AnswerBC", "AnswerBC2"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"q": {}}},
+        {"$ref": "#/$defs/Q", "$defs": {"Q": {"properties": {"q": {}}}}},
+        {"type": "OBJECT", "properties": {"q": {}}},
+    ],
+)
+def test_parameters_need_no_type(schema: dict[str, Any], tmp_path: Path) -> None:
+    tools = json.dumps([{"name": "t", "description": "T.", "input_schema": schema}])
+    path = written(tmp_path, "tools: t.json", t_json=tools)
+
+    params: Any = rendered_tool(path).params_schema
+
+    assert list(params["properties"]) == ["q"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "fault"),
+    [
+        ({"type": "string"}, "expected an object with `properties`"),
+        ({"type": "object", "additionalProperties": {"type": "string"}}, "additionalProperties:"),
+        ({"type": "object", "oneOf": [{"properties": {"q": {}}}]}, "beside `oneOf`"),
+    ],
+)
+def test_parameters_that_are_no_object_are_refused(
+    schema: dict[str, Any], fault: str, tmp_path: Path
+) -> None:
+    tools = json.dumps([{"name": "t", "description": "T.", "input_schema": schema}])
+    path = written(tmp_path, "tools: t.json", t_json=tools)
+
+    with pytest.raises(DataFormatError, match=r"t\.json: \[0\]\.input_schema") as caught:
+        load_markdown_prompt(path)
+
+    assert fault in str(caught.value)
+
+
+def test_the_answer_of_an_mcp_server_is_read_unless_tools_are_missing(tmp_path: Path) -> None:
+    tool = {**LISTS["MCP"]["tools"][0], "icons": None, "execution": None, "_meta": None}
+    answer = {"tools": [tool], "_meta": None, "ttlMs": 0, "cacheScope": "private"}
+    path = written(tmp_path, "tools: t.json", t_json=json.dumps({**answer, "nextCursor": None}))
+    assert rendered_tool(path).name == "find-it"
+
+    written(tmp_path, "tools: t.json", t_json=json.dumps({**answer, "nextCursor": "2"}))
+
+    with pytest.raises(DataFormatError, match="nextCursor: further tools follow"):
+        load_markdown_prompt(path)
 
 
 def test_a_winner_is_written_into_foreign_files_and_nothing_else_changes(

@@ -90,6 +90,8 @@ class Source:
         """
         if self.name.lower().endswith(".json"):
             self.document = YamlDocument(parse_json(text, where=self.name), {}, {})
+            if not is_unicode(self.document.value):
+                self.note(0, "not JSON: it holds half of a surrogate pair")
         else:
             self.take_yaml(text, mend)
 

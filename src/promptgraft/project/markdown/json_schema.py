@@ -8,16 +8,20 @@ against them.
 
 from __future__ import annotations
 
+import itertools
+import json
 import operator
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from types import NoneType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
+from urllib.parse import unquote
 
 import attrs
 
-from promptgraft.ground.serde import Json
+from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.strict.nodes import Node
+from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.project.markdown.classes import (
     applied,
     check_name,
@@ -35,7 +39,10 @@ _TYPES: Mapping[str, Any] = {
     "null": NoneType,
 }
 _VARIANTS = ("anyOf", "oneOf", "allOf")
-_MARKS = frozenset(["properties", "enum", "const", "items", "$ref", "$schema", *_VARIANTS])
+_OBJECT = ("properties", "additionalProperties")
+_HEADS = ("$ref", "enum", *_VARIANTS, "properties", "items")
+"""Keywords of which a type has at most one."""
+_MARKS = frozenset([*_HEADS, *_OBJECT, "const", "format", "$schema", "$defs"])
 """Keys that types in the form of this project never have."""
 _FOREIGN_TYPES = frozenset(["array", "null"])
 _UNREAD = (
@@ -43,25 +50,41 @@ _UNREAD = (
     "prefixItems",
     "not",
     "if",
+    "dependencies",
     "dependentSchemas",
     "dependentRequired",
     "unevaluatedProperties",
+    "$dynamicRef",
+    "$recursiveRef",
 )
-_SHOWN = (
-    "format",
-    "pattern",
-    "minLength",
-    "maxLength",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-    "minItems",
-    "maxItems",
-    "uniqueItems",
-    "examples",
+_DEFINITIONS = ("$defs", "definitions", "schemas")
+_READ = frozenset(
+    [
+        *_HEADS,
+        *_OBJECT,
+        *_DEFINITIONS,
+        "type",
+        "const",
+        "required",
+        "nullable",
+        "propertyOrdering",
+        "title",
+        "description",
+        "default",
+        "aliases",
+        "choices",
+        # What is of no use to models.
+        "components",
+        "discriminator",
+        "$schema",
+        "$id",
+        "$anchor",
+        "$comment",
+    ]
 )
+"""All other keywords are shown to models as they are written."""
+_DEEPEST = 50
+_MOST = 10_000
 _MEND = "write the type in Python (`file.py:NAME`)"
 
 
@@ -99,6 +122,11 @@ def read_schema(node: Node, name: str) -> SchemaType | None:
     """
     root = unwrapped(node)
     kind = _SchemaReader(root).kind(root, class_name(node, name))
+    bare = _bare(kind)
+    if bare is not kind and (bare is str or fields_of(bare) or options_of(bare)):
+        for key in sorted(root.members().keys() - _READ):
+            root.member(key).fault("an answer as a whole cannot have this; say it in the prompt")
+        kind = bare
     if not node.is_right():
         return None
     described = _described(root, root) if options_of(kind) else Described()
@@ -128,92 +156,131 @@ def class_name(node: Node, name: str) -> str:
 def schema_fields(node: Node, name: str) -> Iterator[tuple[str, Node]]:
     """Yield the key of each field below a schema, ``Review.mark``, and where it is written."""
     root = unwrapped(node)
-    yield from _fields_below(root, class_name(node, name), root)
-
-
-def _fields_below(node: Node, name: str, root: Node) -> Iterator[tuple[str, Node]]:
-    for field, member in _object_of(node, root).member("properties").members().items():
-        yield f"{name}.{field}", member
-        yield from _fields_below(member, nested_name(name, field), root)
-
-
-def _object_of(node: Node, root: Node) -> Node:
-    """Return the schema of the object that a value is, or may be, or is a list of."""
-    inside = [
-        *([_pointed(root, node)] if "$ref" in node.members() else []),
-        *(variant for key in _VARIANTS for variant in node.member(key).items()),
-        *([node.member("items")] if "items" in node.members() else []),
-    ]
-    objects = (_object_of(inner, root) for inner in inside if inner is not None)
-    return next((found for found in objects if "properties" in found.members()), node)
+    reader = _SchemaReader(root)
+    reader.kind(root, class_name(node, name))
+    for place, kind in reader.classes.values():
+        for field, member in place.member("properties").members().items():
+            yield f"{kind.__name__}.{field}", member
 
 
 @attrs.frozen
 class _SchemaReader:
-    """Reads the types of a schema; ``root`` is what its references begin at."""
+    """Reads the types of a schema.
+
+    Attributes:
+        root: what its references begin at.
+        names: the name of each class, by its place; no two are equal.
+        classes: each class with its place. What is referred to twice is one class.
+        counted: how many types were read.
+    """
 
     root: Node
+    names: dict[YamlPath, str] = attrs.field(factory=dict)
+    classes: dict[YamlPath, tuple[Node, type]] = attrs.field(factory=dict)
+    counted: Iterator[int] = attrs.field(factory=itertools.count)
 
-    def kind(self, node: Node, name: str, above: tuple[Json, ...] = ()) -> Any:
+    def kind(self, node: Node, name: str, above: tuple[YamlPath, ...] = ()) -> Any:
         """Return the Python type of a value; None, with faults noted, if there are any.
 
-        ``above`` has the references that were followed.
+        ``above`` has the places around it, and those of the references that were followed.
         """
-        value = node.value
-        if value is True:
+        if node.value is True:
             return Any
-        if not isinstance(value, dict):
+        if len(above) > _DEEPEST:
+            node.fault(f"nested deeper than {_DEEPEST} levels; {_MEND}")
+            return None
+        # References to references may stand for very many types.
+        if next(self.counted) >= _MOST:
+            self.root.fault(f"more than {_MOST:,} types; {_MEND}")
+            return None
+        if not isinstance(node.value, dict):
             node.expected("a JSON Schema")
             return None
-        if unread := next((key for key in _UNREAD if key in value), ""):
-            node.member(unread).fault(f"a type of Python cannot say this; {_MEND}")
-            return None
+        _check(node)
+        kind = self.bare_kind(node, name, (*above, node.path)) if node.is_right() else None
+        is_nullable = kind is not None and node.value.get("nullable") is True
+        kind = _with_keywords(kind, self.shown_keywords(node))
+        return kind | None if is_nullable else kind
+
+    def shown_keywords(self, node: Node) -> dict[str, Json]:
+        """Return what is shown of a schema as it is written."""
+        value = node.value if isinstance(node.value, dict) else {}
+        if isinstance(value.get("type"), list):  # each of the types has them
+            return {}
+        keywords = {key: value[key] for key in value if key not in _READ}
+        # Descriptions of fields, classes and answers have places of their own.
+        is_inner = node.path != self.root.path and node.path[-2:-1] != ("properties",)
+        if is_inner and "properties" not in value and value.get("description"):
+            keywords["description"] = value["description"]
+        return keywords
+
+    def bare_kind(self, node: Node, name: str, above: tuple[YamlPath, ...]) -> Any:
+        value = node.value if isinstance(node.value, dict) else {}
         if "$ref" in value:
             return self.referred(node, name, above)
         if "enum" in value or "const" in value:
             return _choice(node)
         for key in _VARIANTS:
             if key in value:
-                return self.any_of(node.member(key), name, above)
+                return self.any_of(node, key, name, above)
         if types := node.member("type").items():
             alternatives = [
                 attrs.evolve(node, value={**value, "type": each.value}) for each in types
             ]
             return self.united(alternatives, name, above)
-        kind = self.of_type(node, name, above)
-        noted = {key: value[key] for key in _SHOWN if key in value}
-        return _with_keywords(kind, noted) if noted else kind
+        return self.of_type(node, name, above)
 
-    def referred(self, node: Node, name: str, above: tuple[Json, ...]) -> Any:
-        place = node.member("$ref")
-        if place.value in above:
-            place.fault(f"a type that holds itself cannot be read; {_MEND}")
-            return None
-        target = _pointed(self.root, node)
+    def referred(self, node: Node, name: str, above: tuple[YamlPath, ...]) -> Any:
+        place, target = node.member("$ref"), _pointed(self.root, node)
         if target is None:
             place.expected("a reference to a part of this schema, such as `#/$defs/NAME`")
             return None
-        return self.kind(target, name, (*above, place.value))
+        if target.path in above:
+            place.fault(f"a type that holds itself cannot be read; {_MEND}")
+            return None
+        name = _identifier(target.member("title").value, name)
+        if _is_definition(target.path):
+            name = _identifier(target.path[-1], name)
+        return self.kind(target, name, above)
 
-    def any_of(self, node: Node, name: str, above: tuple[Json, ...]) -> Any:
+    def any_of(self, node: Node, key: str, name: str, above: tuple[YamlPath, ...]) -> Any:
         """Return the union of the variants; of ``allOf``, which only wraps a type, the one."""
-        variants = node.items()
-        if not variants or (node.path[-1] == "allOf" and len(variants) > 1):
-            node.fault(f"expected one schema, found {len(variants)}; {_MEND}")
+        place = node.member(key)
+        variants = place.items()
+        if not variants or (key == "allOf" and len(variants) > 1):
+            place.fault(f"expected one schema, found {len(variants)}; {_MEND}")
             return None
         if all(isinstance(each.value, dict) and "const" in each.value for each in variants):
-            return _literal([each.member("const").value for each in variants], node)
-        return self.united(variants, name, above)
+            return _described_choice(variants, node)
+        beside = {"type": node.member("type").value} if "type" in node.members() else {}
+        return self.united(
+            [
+                attrs.evolve(each, value={**beside, **each.value})
+                if isinstance(each.value, dict) and each.value.keys().isdisjoint(_MARKS)
+                else each
+                for each in variants
+            ],
+            name,
+            above,
+        )
 
-    def united(self, nodes: list[Node], name: str, above: tuple[Json, ...]) -> Any:
+    def united(self, nodes: list[Node], name: str, above: tuple[YamlPath, ...]) -> Any:
         kinds = [self.kind(each, name, above) for each in nodes]
         if any(kind is None for kind in kinds):
             return None
+        is_answer = all(path == self.root.path or _is_definition(path) for path in above)
+        if not is_answer and sum(bool(fields_of(_bare(kind))) for kind in kinds) > 1:
+            nodes[1].fault(
+                "only the answer as a whole can be one of several objects; write one object with "
+                "fields that may be null"
+            )
+            return None
         return reduce(operator.or_, kinds)
 
-    def of_type(self, node: Node, name: str, above: tuple[Json, ...]) -> Any:
+    def of_type(self, node: Node, name: str, above: tuple[YamlPath, ...]) -> Any:
         """Return the type of a value whose schema has at most one ``type``."""
         kind = node.member("type").value
+        kind = kind.lower() if isinstance(kind, str) else kind  # Gemini has `STRING`
         if kind == "array" or (kind is None and "items" in node.members()):
             items = node.member("items")
             item = Any if items.value is None else self.kind(items, name, above)
@@ -232,29 +299,56 @@ class _SchemaReader:
             return None
         return _TYPES[str(kind)]
 
-    def class_of(self, node: Node, name: str, above: tuple[Json, ...]) -> type | None:
+    def class_of(self, node: Node, name: str, above: tuple[YamlPath, ...]) -> type | None:
         """Return the class of an object; fields that it may lack are None by default."""
-        required = node.member("required").value
+        if node.path in self.classes:
+            return self.classes[node.path][1]
+        if node.path not in self.names:
+            numbered = itertools.chain([name], (f"{name}{at}" for at in itertools.count(2)))
+            taken = set(self.names.values())
+            self.names[node.path] = next(each for each in numbered if each not in taken)
+        name = self.names[node.path]
+        properties = node.member("properties").value
+        order = [each.value for each in node.member("propertyOrdering").items()]
         attributes: dict[str, Any] = {}
-        for field, member in node.member("properties").members().items():
+        for field in sorted(
+            properties if isinstance(properties, dict) else {},
+            key=lambda field: order.index(field) if field in order else len(order),
+        ):
+            member = node.member("properties").member(field)
             check_name(field, member)
             kind = self.kind(member, nested_name(name, field), above)
             if kind is not None:
-                is_needed = isinstance(required, list) and field in required
+                is_needed = field in [each.value for each in node.member("required").items()]
                 attributes[field] = self.attribute(member, kind, is_needed=is_needed)
         # What is said of a field is shown beside the field.
         is_field = node.path[-2:-1] == ("properties",)
         about = None if is_field else node.member("description").value
-        return made_class(attributes, name, node, about=about if isinstance(about, str) else "")
+        made = made_class(attributes, name, node, about=about if isinstance(about, str) else "")
+        if made is not None:
+            self.classes[node.path] = (node, made)
+        return made
 
     def attribute(self, node: Node, kind: Any, *, is_needed: bool) -> Any:
         default: object = attrs.NOTHING
         if node.member("default").value is not None:
             default = fitting(node.member("default").value, kind, node.member("default"))
+            if is_needed:
+                kind = _with_keywords(kind, {"default": node.member("default").value})
+                default = attrs.NOTHING
         elif not is_needed:
             kind, default = kind | None, None
         annotation = applied(Annotated, (kind, _described(node, self.root)))
         return attrs.field(type=annotation, default=default)
+
+
+def _is_definition(path: YamlPath) -> bool:
+    return len(path) > 1 and path[-2] in _DEFINITIONS
+
+
+def _bare(kind: Any) -> Any:
+    """Return a type without the keywords that are shown of it."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def _choice(node: Node) -> Any:
@@ -262,12 +356,25 @@ def _choice(node: Node) -> Any:
     return _literal([option.value for option in options], node)
 
 
+def _described_choice(variants: list[Node], node: Node) -> Any:
+    options = [each.member("const").value for each in variants]
+    for each in variants:
+        if not all(isinstance(option, (str, NoneType)) for option in options) and (
+            each.member("description").value or each.member("title").value
+        ):
+            each.fault("only options that are texts can be described; do it in the description")
+    return _literal(options, node)
+
+
 def _literal(options: list[Json], node: Node) -> Any:
     """Return the type of one of several values; null is written beside them."""
     if not options or any(isinstance(option, (dict, list, float)) for option in options):
         node.fault("expected texts, whole numbers, true, false or null as options")
         return None
-    named = tuple(dict.fromkeys(option for option in options if option is not None))
+    # By type too: 1 is not true.
+    named = tuple(
+        {(type(option), option): option for option in options if option is not None}.values()
+    )
     kinds = [applied(Literal, named)] if named else []
     return reduce(operator.or_, [*kinds, *([NoneType] if None in options else [])])
 
@@ -275,7 +382,32 @@ def _literal(options: list[Json], node: Node) -> Any:
 def _with_keywords(kind: Any, keywords: dict[str, Json]) -> Any:
     from msgspec import Meta
 
-    return None if kind is None else applied(Annotated, (kind, Meta(extra_json_schema=keywords)))
+    if kind is None or kind is NoneType or not keywords:
+        return kind
+    return applied(Annotated, (kind, Meta(extra_json_schema=keywords)))
+
+
+def _check(node: Node) -> None:
+    """Note what would be lost of a schema."""
+    value = node.value if isinstance(node.value, dict) else {}
+    for key in value:
+        if key in _UNREAD or (key not in _READ and '"$ref"' in json.dumps(value[key])):
+            node.member(key).fault(f"a type of Python cannot say this; {_MEND}")
+    heads = [key for key in _HEADS if key in value]
+    if "properties" in value and value.get("additionalProperties") not in (None, True, False, {}):
+        heads = ["properties", "additionalProperties"]
+    for key in heads[1:]:
+        node.member(key).fault(f"a type of Python cannot say this beside `{heads[0]}`; {_MEND}")
+    properties, required = node.member("properties"), node.member("required")
+    if not isinstance(properties.value, (dict, NoneType)):
+        properties.expected("an object")
+    if not isinstance(required.value, (list, NoneType)):
+        required.expected("a list of names")
+    for name in required.items():
+        if name.value not in list(properties.members()):
+            name.fault(f"there is no property {shown(name.value)} here")
+    if not isinstance(value.get("description"), (str, NoneType)):
+        node.member("description").expected("a text")
 
 
 def _described(node: Node, root: Node) -> Described:
@@ -285,17 +417,25 @@ def _described(node: Node, root: Node) -> Described:
     the description; no validator of schemas minds them.
     """
     target = (_pointed(root, node) if "$ref" in node.members() else None) or node
-    of_choice = target.member("description").value if "enum" in target.members() else None
-    text = node.member("description").value or of_choice
+    # The description of a class is shown beside the class.
+    is_shown = "enum" in target.members() or target.path[-2:-1] == ("properties",)
+    text = node.member("description").value or (is_shown and target.member("description").value)
     aliases = (alias.value for alias in node.member("aliases").items())
-    meanings = {
-        str(option.member("const").value): option.member("description").value
-        for option in target.member("oneOf").items()
+    meanings: dict[Json, Json] = {
+        option.member("const").value: option.member("description").value
+        or option.member("title").value
+        for key in ("oneOf", "anyOf")
+        for option in target.member(key).items()
+        if isinstance(option.member("const").value, str)
     } | {option: meaning.value for option, meaning in node.member("choices").members().items()}
     return Described(
         text if isinstance(text, str) else "",
         aliases=tuple(alias for alias in aliases if isinstance(alias, str)),
-        values={name: said for name, said in meanings.items() if said and isinstance(said, str)},
+        values={
+            name: said
+            for name, said in meanings.items()
+            if said and isinstance(name, str) and isinstance(said, str)
+        },
     )
 
 
@@ -304,9 +444,13 @@ def _pointed(root: Node, node: Node) -> Node | None:
     reference = node.member("$ref").value
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
+    anchor, *steps = unquote(reference.removeprefix("#")).split("/")
+    if anchor:
+        return None
     target = root
-    for step in reference.removeprefix("#").split("/")[1:]:
-        target = target.member(step.replace("~1", "/").replace("~0", "~"))
+    for step in steps:
+        items = {str(at): item for at, item in enumerate(target.items())}
+        target = items.get(step) or target.member(step.replace("~1", "/").replace("~0", "~"))
     return target if isinstance(target.value, dict) else None
 
 
@@ -320,4 +464,4 @@ def _inner(value: Json) -> str | None:
 
 
 def _identifier(name: Json, otherwise: str) -> str:
-    return name if isinstance(name, str) and name.isidentifier() else otherwise
+    return name if isinstance(name, str) and name.isascii() and name.isidentifier() else otherwise

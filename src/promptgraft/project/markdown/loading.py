@@ -144,8 +144,7 @@ _ANSWER: ObjectKind[object] = ObjectKind(
 def answer_of(output: values.Value | None, node: Node, python: PythonSource) -> AnswerFormat | None:
     """Return the type of answers; None, with faults noted at ``node``, if there are any."""
     if is_schema(node.value):
-        schema = read_schema(node, DEFAULT_NAME)
-        return None if schema is None else AnswerFormat(schema.kind, schema.described)
+        return _schema_answer(node)
     if output is None:
         return AnswerFormat() if node.value in (None, _TEXT) else _python_answer(node, python)
     if not output.choices and output.description and not output.type:
@@ -162,6 +161,18 @@ def answer_of(output: values.Value | None, node: Node, python: PythonSource) -> 
     if kind is None or output.optional:
         return None if kind is None else AnswerFormat(kind | None)
     return AnswerFormat(kind, values.described(output))
+
+
+def _schema_answer(node: Node) -> AnswerFormat | None:
+    schema = read_schema(node, DEFAULT_NAME)
+    if schema is None:
+        return None
+    try:
+        check_output_type(schema.kind, "")
+    except PromptDefinitionError as error:
+        node.fault(str(error).removeprefix(": "))
+        return None
+    return AnswerFormat(schema.kind, schema.described)
 
 
 def _python_answer(node: Node, python: PythonSource) -> AnswerFormat | None:
@@ -185,8 +196,16 @@ def _read_list(node: Node) -> list[Json] | None:
 
 
 _FILES: Mapping[str, Kind[dict[str, object]]] = {
-    kind: record(dict, {"section": Key(TEXT), kind: Key(Kind(_read_list), about, required=True)})
-    for kind, about in ((TOOLS, "the tools"), (EXAMPLES, "the worked examples"))
+    kind: record(
+        dict,
+        {"section": Key(TEXT), kind: Key(Kind(_read_list), about, required=True)},
+        left_out=left_out,
+    )
+    for kind, about, left_out in (
+        # What MCP servers add.
+        (TOOLS, "the tools", ("_meta", "nextCursor", "ttlMs", "cacheScope", "resultType")),
+        (EXAMPLES, "the worked examples", ()),
+    )
 }
 
 
@@ -340,7 +359,7 @@ class _Loader:
             file = self.attach(OUTPUT_TYPE, str(node.value))
             if file is None:
                 return None
-            return answer_of(None, file.file.root, self.python)
+            return _schema_answer(file.file.root)
         return answer_of(front.output, node, self.python) if front else None
 
     def find_attached(self, known: set[SectionPath]) -> None:
@@ -373,6 +392,8 @@ class _Loader:
         """Return the section of a file of tools or examples, which may need to be added."""
         if kind == TOOLS and isinstance(file.root.value, list):
             return (kind,)
+        if file.root.member("nextCursor").value is not None:
+            file.root.member("nextCursor").fault("further tools follow on the server; add them")
         section_read = _FILES[kind].read(file.root)
         name = section_read.get("section") if section_read else None
         if not isinstance(name, str):

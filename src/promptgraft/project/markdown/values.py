@@ -263,6 +263,10 @@ _FOREIGN_KEYS = (
     "title",
     "annotations",
     "cache_control",
+    "execution",
+    "icons",
+    "_meta",
+    "meta",
 )
 TOOL: Kind[_ToolEntry] = record_of(
     _ToolEntry,
@@ -315,7 +319,12 @@ class ToolPlaces:
     def parameter(self, name: str) -> Node:
         """Return where a parameter is described."""
         node = self.parameters
-        return (node.member("properties") if is_object_schema(node.value) else node).member(name)
+        return (node.member("properties") if self.has_schema else node).member(name)
+
+    @property
+    def has_schema(self) -> bool:
+        """Whether the parameters are written as JSON Schema."""
+        return self.parameters.path[-1] != _PARAMETERS[0] or is_object_schema(self.parameters.value)
 
 
 @attrs.frozen
@@ -379,7 +388,7 @@ def _add(found: dict[str, T], name: str, item: T, node: Node) -> None:
 
 def _tool(entry: _ToolEntry, places: ToolPlaces, handlers: Handlers) -> AnyTool | None:
     node = places.entry
-    params = _params(entry, places.parameters)
+    params = _params(entry, places)
     result = _result(entry, places)
     if params is None or not node.is_right():
         return None
@@ -405,14 +414,20 @@ def _tool(entry: _ToolEntry, places: ToolPlaces, handlers: Handlers) -> AnyTool 
         return None
 
 
-def _params(entry: _ToolEntry, node: Node) -> type | None:
+def _params(entry: _ToolEntry, places: ToolPlaces) -> type | None:
     """Return the class of a tool's parameters; None, with faults noted, if there are any."""
-    name = f"{classes.camel(entry.name)}Params"
-    if not is_object_schema(node.value):
+    node, name = places.parameters, f"{classes.camel(entry.name)}Params"
+    if not places.has_schema:
         return class_of(entry.parameters, name, node)
-    if "properties" not in node.members():
-        return classes.made_class({}, name, node)
+    if (
+        isinstance(node.value, dict)
+        and str(node.value.get("type", _OBJECT)).lower() == _OBJECT
+        and "$ref" not in node.value
+    ):
+        node = attrs.evolve(node, value={"properties": {}, **node.value})
     schema = read_schema(node, name)
+    if schema is not None and not attrs.has(schema.kind):
+        node.expected("an object with `properties`")
     return None if schema is None else schema.kind
 
 
@@ -422,7 +437,7 @@ def _result(entry: _ToolEntry, places: ToolPlaces) -> Any:
     if is_schema(node.value) or node.path[-1] != _RESULTS[0]:
         schema = read_schema(node, name)
         return None if schema is None else schema.kind
-    if entry.result is None and is_object_schema(places.parameters.value):
+    if entry.result is None and places.has_schema:
         return Any
     return kind_of(entry.result or _TEXT, name, node)
 
