@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 
 from apply.world import NEW, OLD, World
 from black_box.records import leave_record
@@ -34,6 +35,17 @@ def test_the_files_say_what_the_winner_says_and_only_that(
     assert "--- tool lookup (before)\n" in ended.out
     assert ended.out.endswith("written  prompts/triage.md\nwritten  prompts/tools.yaml\n")
     assert two_files.history() == ()
+
+
+def test_files_in_json_are_written_too(console: Console, two_files: World) -> None:
+    tools = two_files.folder / "prompts/tools.json"
+    tools.write_text(json.dumps(yaml.safe_load(OLD["prompts/tools.yaml"])), "utf-8")
+    two_files.edit("prompts/triage.md", "tools: tools.yaml", "tools: tools.json")
+
+    ended = console("apply", "--to-source")
+
+    assert (ended.code, ended.err) == (0, "")
+    assert json.loads(tools.read_bytes()) == yaml.safe_load(NEW["prompts/tools.yaml"])
 
 
 def test_applied_once_more_the_source_says_it_already(console: Console, two_files: World) -> None:

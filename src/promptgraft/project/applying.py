@@ -439,7 +439,7 @@ def in_force_changes(
             yield from diff_override(prompt, written)
 
 
-_SUFFIXES = {".baml", ".md", ".yaml", ".yml"}
+_SUFFIXES = {".baml", ".json", ".md", ".yaml", ".yml"}
 _ESCAPES = dict(zip('\a\b\t\n\v\f\r"\\', 'abtnvfr"\\', strict=True))
 """The letters with which git escapes characters of a quoted path."""
 _NEEDS_QUOTES = re.compile(r'[^ -~]|["\\]')
@@ -473,8 +473,9 @@ def planned(folder: Path, changes: Iterable[FileChange]) -> tuple[WrittenText, .
         relative = real.relative_to(root)
         if not may_hold_a_prompt(relative):
             raise ConfigError(
-                f"{change.path}: expected a file whose name ends in .md, .yaml, .yml or .baml, in "
-                "no hidden folder, found another, which is not written; rename it, or use --patch"
+                f"{change.path}: expected a file whose name ends in .md, .json, .yaml, .yml or "
+                ".baml, in no hidden folder, found another, which is not written; rename it, or "
+                "use --patch"
             )
         path = relative.as_posix()
         # Each change is the whole file, so that the second would write over the first.
