@@ -379,13 +379,22 @@ def test_objects_of_one_name_are_told_apart(tmp_path: Path) -> None:
         {"type": "OBJECT", "properties": {"q": {}}},
     ],
 )
-def test_parameters_need_no_type(schema: dict[str, Any], tmp_path: Path) -> None:
+def test_parameters_need_no_type_and_can_be_written_back(
+    schema: dict[str, Any], tmp_path: Path
+) -> None:
     tools = json.dumps([{"name": "t", "description": "T.", "input_schema": schema}])
     path = written(tmp_path, "tools: t.json", t_json=tools)
+    prompt: Prompt[Any] = load_markdown_prompt(path).prompt
+    store: Any = InMemoryPromptOverridesStore()
+    store.set_tool_override(prompt, name="t", param_descriptions={"q": "What."})
 
     params: Any = rendered_tool(path).params_schema
+    (change,) = load_markdown_prompt(path).source.rewritten(
+        store.resolve(prompt.descriptor, "latest")
+    )
 
     assert list(params["properties"]) == ["q"]
+    assert change.after == tools.replace('"q": {}', '"q": {"description": "What."}')
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,14 @@ def class_name(node: Node, name: str) -> str:
     return _identifier(node.member("title").value, name)
 
 
+def properties_of(node: Node) -> Node:
+    """Return where the properties of an object's schema are written."""
+    root = node = unwrapped(node)
+    while (target := _pointed(root, node)) is not None:
+        node = target
+    return node.member("properties")
+
+
 def schema_fields(node: Node, name: str) -> Iterator[tuple[str, Node]]:
     """Yield the key of each field below a schema, ``Review.mark``, and where it is written."""
     root = unwrapped(node)

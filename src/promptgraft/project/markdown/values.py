@@ -23,7 +23,12 @@ from promptgraft.ground.strict.kinds import checked, either, listed, named, reco
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project.markdown import classes
-from promptgraft.project.markdown.json_schema import is_object_schema, is_schema, read_schema
+from promptgraft.project.markdown.json_schema import (
+    is_object_schema,
+    is_schema,
+    properties_of,
+    read_schema,
+)
 from promptgraft.project.python_source import FUNCTION, PythonSource
 from promptgraft.prompt import TaskExample, TaskStep, Tool, ToolExample
 from promptgraft.prompt.fields import Described
@@ -319,7 +324,7 @@ class ToolPlaces:
     def parameter(self, name: str) -> Node:
         """Return where a parameter is described."""
         node = self.parameters
-        return (node.member("properties") if self.has_schema else node).member(name)
+        return (properties_of(node) if self.has_schema else node).member(name)
 
     @property
     def has_schema(self) -> bool:
