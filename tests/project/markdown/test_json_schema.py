@@ -103,7 +103,7 @@ def test_the_schema_of_a_pydantic_model_gives_the_same_answers(tmp_path: Path) -
     "wrap",
     [
         lambda schema: schema,
-        lambda schema: {"name": "Mail", "schema": schema},
+        lambda schema: {"name": "Mail", "description": "A mail.", "schema": schema},
         lambda schema: {"type": "json_schema", "json_schema": {"name": "Mail", "schema": schema}},
         lambda schema: {"type": "json_schema", "name": "Mail", "strict": True, "schema": schema},
     ],
@@ -115,6 +115,7 @@ def test_what_apis_wrap_around_a_schema_is_taken_off(wrap: Any, tmp_path: Path) 
     path = written(tmp_path, "output: mail.yaml", mail_yaml=json.dumps(wrap(schema)))
 
     assert (inline["title"], list(inline["properties"])) == ("Mail", ["to"])
+    assert inline.get("description") == wrap({}).get("description")
     assert schema_of(path) == inline
 
 
@@ -195,6 +196,13 @@ def test_a_function_that_does_not_fit_a_tool_is_refused(
         ('{"enum": ["a"', "s.json:1:14: Expecting ',' delimiter"),
         ('"text"', "s.json: expected a JSON Schema, found 'text'"),
         ("[]", "s.json: expected a JSON Schema, found an empty list"),
+        ("{}", "s.json: expected a JSON Schema with `type`"),
+        ('{"config": {"properties": {}}}', "s.json: expected a JSON Schema with `type`"),
+        ('{"items": {"type": []}}', "items.type: expected the name of a type, or a list of names"),
+        ('{"items": {"type": {"a": 1}}}', "items.type: expected the name of a type"),
+        ('{"items": {"enum": [9223372036854775808]}}', "items: expected options below"),
+        ('{"items": {"nullable": "yes"}}', "items.nullable: expected true or false, found 'yes'"),
+        ('{"items": {"aliases": [5]}}', "items.aliases: expected a list of texts"),
         ('{"title": "\\ud800"}', "s.json: not JSON: it holds half of a surrogate pair"),
         ('{"type": "string", "maxLength": 5}', "maxLength: an answer as a whole cannot have this"),
         (

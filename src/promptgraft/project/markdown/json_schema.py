@@ -85,6 +85,7 @@ _READ = frozenset(
 """All other keywords are shown to models as they are written."""
 _DEEPEST = 50
 _MOST = 10_000
+_TOO_LARGE = 2**63
 _MEND = "write the type in Python (`file.py:NAME`)"
 
 
@@ -141,7 +142,9 @@ def read_schema(node: Node, name: str) -> SchemaType | None:
 def unwrapped(node: Node) -> Node:
     """Return the schema inside of what APIs wrap it in: ``{name: ..., schema: {...}}``."""
     while (key := _inner(node.value)) is not None:
-        node = node.member(key)
+        about, node = node.member("description").value, node.member(key)
+        if about is not None and isinstance(node.value, dict):
+            node = attrs.evolve(node, value={"description": about, **node.value})
     return node
 
 
@@ -379,6 +382,9 @@ def _literal(options: list[Json], node: Node) -> Any:
     if not options or any(isinstance(option, (dict, list, float)) for option in options):
         node.fault("expected texts, whole numbers, true, false or null as options")
         return None
+    if any(isinstance(option, int) and abs(option) >= _TOO_LARGE for option in options):
+        node.fault(f"expected options below {_TOO_LARGE:,}; write larger ones as texts")
+        return None
     # By type too: 1 is not true.
     named = tuple(
         {(type(option), option): option for option in options if option is not None}.values()
@@ -414,8 +420,21 @@ def _check(node: Node) -> None:
     for name in required.items():
         if name.value not in list(properties.members()):
             name.fault(f"there is no property {shown(name.value)} here")
+    _check_shapes(node, value)
+
+
+def _check_shapes(node: Node, value: dict[str, Json]) -> None:
     if not isinstance(value.get("description"), (str, NoneType)):
         node.member("description").expected("a text")
+    if not isinstance(value.get("nullable"), (bool, NoneType)):
+        node.member("nullable").expected("true or false")
+    kind = value.get("type", "object")
+    kinds = kind if isinstance(kind, list) else [kind]
+    if not kinds or not all(isinstance(each, str) for each in kinds):
+        node.member("type").expected("the name of a type, or a list of names")
+    aliases = value.get("aliases", [])
+    if not isinstance(aliases, list) or not all(isinstance(each, str) for each in aliases):
+        node.member("aliases").expected("a list of texts")
 
 
 def _described(node: Node, root: Node) -> Described:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import attrs
 
@@ -166,6 +166,12 @@ def answer_of(output: values.Value | None, node: Node, python: PythonSource) -> 
 def _schema_answer(node: Node) -> AnswerFormat | None:
     schema = read_schema(node, DEFAULT_NAME)
     if schema is None:
+        return None
+    if Any in (schema.kind, *get_args(schema.kind)[:1]) and get_origin(schema.kind) in (
+        None,
+        Annotated,
+    ):
+        node.expected("a JSON Schema with `type`, `properties`, `enum` or `$ref`")
         return None
     try:
         check_output_type(schema.kind, "")
