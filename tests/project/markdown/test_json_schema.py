@@ -135,6 +135,17 @@ def test_a_list_of_tools_for_apis_is_read_and_its_functions_are_called(
     assert (called.output, limited.output) == ({"found": ["x", "x"]}, {"found": ["x"]})
 
 
+def test_what_stands_beside_a_function_is_not_ignored(tmp_path: Path) -> None:
+    tools = [{"type": "function", "function": FUNCTION, "handler": "desk.py:find_it"}]
+    path = written(tmp_path, "tools: t.json", t_json=json.dumps(tools), desk_py=HANDLERS)
+
+    with pytest.raises(DataFormatError) as caught:
+        load_markdown_prompt(path)
+
+    (line,) = caught.value.faults
+    assert line.startswith(f"{tmp_path}/t.json: [0].handler: unknown key here; write it into")
+
+
 def test_a_handler_may_be_asynchronous_and_gets_plain_data(tmp_path: Path) -> None:
     nested = {"type": "object", "properties": {"who": {"type": "object", "properties": {"id": {}}}}}
     tools = json.dumps([{"name": "ask", "description": "Asks.", "input_schema": nested}])

@@ -260,6 +260,7 @@ _RESULT: Kind[Value] = either(
 _TEXT = Value(type="string")
 _PARAMETERS = ("parameters", "input_schema", "inputSchema")
 _RESULTS = ("result", "output_schema", "outputSchema")
+_AROUND = {"type", "function"}
 _FOREIGN_KEYS = (
     *_PARAMETERS[1:],
     *_RESULTS[1:],
@@ -379,6 +380,8 @@ def read_tools(nodes: Sequence[Node], handlers: Handlers) -> tuple[AnyTool, ...]
     tools: dict[str, AnyTool] = {}
     for node in nodes:
         places = ToolPlaces.of(node)
+        for key in node.members().keys() - _AROUND if places.entry is not node else ():
+            node.member(key).fault("unknown key here; write it into `function`, beside the name")
         entry = TOOL.read(places.entry)
         tool = None if entry is None else _tool(entry, places, handlers)
         if tool is not None:
