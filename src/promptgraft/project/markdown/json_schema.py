@@ -186,8 +186,8 @@ class _SchemaReader:
     """
 
     root: Node
-    names: dict[YamlPath, str] = attrs.field(factory=dict)
-    classes: dict[YamlPath, tuple[Node, type]] = attrs.field(factory=dict)
+    names: dict[YamlPath, str] = attrs.field(factory=dict, hash=False)
+    classes: dict[YamlPath, tuple[Node, type]] = attrs.field(factory=dict, hash=False)
     counted: Iterator[int] = attrs.field(factory=itertools.count)
 
     def kind(self, node: Node, name: str, above: tuple[YamlPath, ...] = ()) -> Any:
