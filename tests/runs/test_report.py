@@ -538,6 +538,19 @@ def test_every_dot_lies_inside_its_chart(means: list[float | None], rollouts: in
     assert len({label for _, label in chart.x_ticks}) == len(chart.x_ticks)
 
 
+@pytest.mark.parametrize(
+    ("means", "lowest", "highest"),
+    [([0.35, 0.367], "0.3", "0.425"), ([0.99, 1.0], "0.9", "1"), ([50, 51], "44", "52")],
+)
+def test_a_small_difference_is_drawn_small(means: list[float], lowest: str, highest: str) -> None:
+    pool = tuple(candidate(at, parents=(0,) if at else (), mean=means[at]) for at in range(2))
+
+    chart = rollouts_chart(small_run(candidates=pool, winner=0))
+
+    assert chart is not None
+    assert [chart.y_ticks[0][1], chart.y_ticks[-1][1]] == [lowest, highest]
+
+
 def test_money_that_is_not_known_or_not_spent_has_no_drawing() -> None:
     drawn, why = spending_chart(small_run())
     assert drawn is not None

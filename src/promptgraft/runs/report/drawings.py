@@ -23,8 +23,10 @@ _COMPARABLE = 2
 _TICKS = 4
 _LETTER = 18
 """Size of a letter on a narrow screen."""
-# An axis needs a span, also where all means are the same up to rounding.
+# An axis needs a span, also where all amounts are the same up to rounding.
 _LEAST_SPAN = 1e-6
+# Of an axis of means, as a share of the scale: less would make much of small differences.
+_LEAST_SHARE = 0.1
 
 MOST_NODES = 120
 # All lengths are in pixels.
@@ -223,7 +225,7 @@ class _Axes:
     """Where amounts up to ``end`` and some means stand in a drawing."""
 
     def __init__(self, end: float, means: Sequence[float]) -> None:
-        self._x_marks, self._y_marks = _marks(0, end), _marks(min(means), max(means))
+        self._x_marks, self._y_marks = _marks(0, end), _marks(*_range_of(means))
         self._most = max(end, self._x_marks[-1])
 
     def across(self, amount: float) -> float:
@@ -245,6 +247,17 @@ class _Axes:
     @property
     def y_ticks(self) -> tuple[tuple[float, str], ...]:
         return tuple((self.up(mark), f"{mark:.4g}") for mark in self._y_marks)
+
+
+def _range_of(means: Sequence[float]) -> tuple[float, float]:
+    """Return a range that encloses means, and is no smaller than a tenth of their scale."""
+    low, high = min(means), max(means)
+    scale = max(1.0, abs(low), abs(high))
+    missing = max(0.0, _LEAST_SHARE * scale - (high - low))
+    # Within the scale: no mean is below 0 if all of these are not.
+    below = min(missing / 2, low) if low >= 0 else missing / 2
+    above = min(missing - below, scale - high)
+    return low - (missing - above), high + above
 
 
 def _marks(low: float, high: float) -> tuple[float, ...]:
