@@ -249,7 +249,6 @@ class _SchemaReader:
         if target.path in above:
             place.fault(f"a type that holds itself cannot be read; {_MEND}")
             return None
-        name = _identifier(target.member("title").value, name)
         if _is_definition(target.path):
             name = _identifier(target.path[-1], name)
         return self.kind(target, name, above)
