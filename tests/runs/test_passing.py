@@ -181,3 +181,8 @@ def test_what_passes_is_what_the_evaluation_says_too() -> None:
     )
     assert figures.pass_rate == pytest.approx(2 / 3)
     assert figures.means == pytest.approx({"exact": 2 / 3, "length": 1 / 2})
+
+
+def test_answers_without_a_metric_have_no_pass_rate() -> None:
+    asked = PassRules.of(None)
+    assert asked.figures([record_of(1.0), record_of(0.0)]).pass_rate is None
