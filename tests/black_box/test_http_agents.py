@@ -273,8 +273,9 @@ PACKED = gzip.compress(JSON_BODY)
         (b"\xef\xbb\xbf" + JSON_BODY, {}),
         (JSON_BODY.decode().encode("latin-1"), {"Content_Type": "text/json; charset=ISO-8859-1"}),
         (JSON_BODY, {"Content_Type": "application/json; charset=nonsense"}),
+        (JSON_BODY, {"Content_Type": "application/json; charset=Undefined"}),
     ],
-    ids=["gzip", "byte order mark", "another charset", "an unknown charset"],
+    ids=["gzip", "byte order mark", "another charset", "an unknown charset", "no charset"],
 )
 def test_a_reply_is_read_as_its_headers_say(
     service: Service, body: bytes, headers: dict[str, str]

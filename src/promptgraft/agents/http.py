@@ -237,6 +237,8 @@ class HttpAgent(Templated):
 LONGEST_BODY = 10_000_000
 """Largest reply in bytes."""
 _CHARSET = re.compile(r"charset=[\"']?([\w.:-]+)", re.IGNORECASE)
+# Codecs that are no character sets: they raise, or take very long.
+_PYTHON_ONLY = ("idna", "punycode", "undefined")
 
 
 @attrs.frozen
@@ -262,9 +264,10 @@ def _text_of(reply: HttpReply) -> str:
             )
     elif coding not in ("", "identity"):
         raise AgentFaultError(f"the reply is compressed as {shown(coding)}; turn that off")
-    charset = _CHARSET.search(reply.headers.get("content-type", ""))
+    named = _CHARSET.search(reply.headers.get("content-type", ""))
+    charset = named[1].lower() if named and named[1].lower() not in _PYTHON_ONLY else "utf-8"
     try:
-        text = body.decode(charset[1] if charset else "utf-8", "replace")
+        text = body.decode(charset, "replace")
     except LookupError:
         text = body.decode("utf-8", "replace")
     return text.removeprefix("\ufeff")
