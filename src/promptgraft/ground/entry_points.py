@@ -26,18 +26,18 @@ class Group(NamedTuple, Generic[T]):
         name: the group, as packages write it: ``promptgraft.algorithms``.
         noun: what a member is called in messages.
         base: the class that members derive from.
-        own: places of the classes that the core has without an entry point, ``MODULE:CLASS``.
+        built_in: places of the classes that the core has without an entry point, ``MODULE:CLASS``.
     """
 
     name: str
     noun: str
     base: type[T]
-    own: Mapping[str, str] = MappingProxyType({})
+    built_in: Mapping[str, str] = MappingProxyType({})
 
     @property
     def names(self) -> list[str]:
         """All known names, sorted."""
-        return sorted({*self.own, *installed(self.name)})
+        return sorted({*self.built_in, *installed(self.name)})
 
     def load(self, name: str) -> type[T]:
         """Return one of its own classes, or that which a package has registered under ``name``.
@@ -45,11 +45,11 @@ class Group(NamedTuple, Generic[T]):
         Raises:
             ConfigError: there is none, it cannot be imported, or it is no subclass.
         """
-        if name in self.own:
-            module, _, attribute = self.own[name].partition(":")
+        if name in self.built_in:
+            module, _, attribute = self.built_in[name].partition(":")
             own_class: type[T] = getattr(importlib.import_module(module), attribute)
             return own_class
-        offer = load(self.name, name, noun=self.noun, own=self.own)
+        offer = load(self.name, name, noun=self.noun, own=self.built_in)
         if isinstance(offer.value, type) and issubclass(offer.value, self.base):
             return offer.value
         raise offer.unfit(f"a subclass of {self.base.__name__}")

@@ -45,8 +45,8 @@ def _classes_in(frame: Any) -> dict[str, list[str]]:
     if "datasets" in libraries_of(frame):
         features = frame.features.to_dict() if frame.features else {}
     elif "pyarrow" in libraries_of(frame):
-        kept = (frame.schema.metadata or {}).get(b"huggingface", b"{}")
-        features = json.loads(kept).get("info", {}).get("features", {})
+        description = (frame.schema.metadata or {}).get(b"huggingface", b"{}")
+        features = json.loads(description).get("info", {}).get("features", {})
     classes = {}
     for name, kind in features.items():
         match kind:

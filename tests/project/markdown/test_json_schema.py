@@ -135,6 +135,16 @@ def test_a_list_of_tools_for_apis_is_read_and_its_functions_are_called(
     assert (called.output, limited.output) == ({"found": ["x", "x"]}, {"found": ["x"]})
 
 
+def test_handlers_of_no_tools_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, "handlers: desk.py", desk_py=HANDLERS)
+
+    with pytest.raises(DataFormatError) as caught:
+        load_markdown_prompt(path)
+
+    (line,) = caught.value.faults
+    assert line.startswith(f"{path}:2: handlers: expected only beside `tools`")
+
+
 def test_what_stands_beside_a_function_is_not_ignored(tmp_path: Path) -> None:
     tools = [{"type": "function", "function": FUNCTION, "handler": "desk.py:find_it"}]
     path = written(tmp_path, "tools: t.json", t_json=json.dumps(tools), desk_py=HANDLERS)

@@ -25,14 +25,14 @@ def made_class(
     """
     if not node.is_right():
         return None
-    made: type = attrs.make_class(name, dict(attributes), frozen=True, kw_only=True)
-    made.__doc__ = about or None
+    new_class: type = attrs.make_class(name, dict(attributes), frozen=True, kw_only=True)
+    new_class.__doc__ = about or None
     try:
-        schema_of(made)
+        schema_of(new_class)
     except PromptDefinitionError as error:
         node.fault(str(error))
         return None
-    return made
+    return new_class
 
 
 def fitting(value: Json, kind: Any, node: Node) -> Any:

@@ -315,8 +315,8 @@ class _SchemaReader:
             return self.classes[node.path][1]
         if node.path not in self.names:
             numbered = itertools.chain([name], (f"{name}{at}" for at in itertools.count(2)))
-            taken = set(self.names.values())
-            self.names[node.path] = next(each for each in numbered if each not in taken)
+            names = set(self.names.values())
+            self.names[node.path] = next(each for each in numbered if each not in names)
         name = self.names[node.path]
         properties = node.member("properties").value
         order = [each.value for each in node.member("propertyOrdering").items()]
@@ -334,10 +334,12 @@ class _SchemaReader:
         # What is said of a field is shown beside the field.
         is_field = node.path[-2:-1] == ("properties",)
         about = None if is_field else node.member("description").value
-        made = made_class(attributes, name, node, about=about if isinstance(about, str) else "")
-        if made is not None:
-            self.classes[node.path] = (node, made)
-        return made
+        new_class = made_class(
+            attributes, name, node, about=about if isinstance(about, str) else ""
+        )
+        if new_class is not None:
+            self.classes[node.path] = (node, new_class)
+        return new_class
 
     def attribute(self, node: Node, kind: Any, *, is_needed: bool) -> Any:
         default: object = attrs.NOTHING
@@ -458,9 +460,9 @@ def _described(node: Node, root: Node) -> Described:
         text if isinstance(text, str) else "",
         aliases=tuple(alias for alias in aliases if isinstance(alias, str)),
         values={
-            name: said
-            for name, said in meanings.items()
-            if said and isinstance(name, str) and isinstance(said, str)
+            option: meaning
+            for option, meaning in meanings.items()
+            if meaning and isinstance(option, str) and isinstance(meaning, str)
         },
     )
 

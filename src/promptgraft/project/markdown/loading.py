@@ -77,6 +77,8 @@ class FrontMatter:
                 "placeholders: expected only beside `syntax: plain`; the text spells those of "
                 f"`{self.syntax}`"
             )
+        if self.handlers is not None and not self.tools:
+            raise ConfigError("handlers: expected only beside `tools`, whose functions they are")
 
 
 @attrs.frozen

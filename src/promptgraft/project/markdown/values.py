@@ -367,12 +367,12 @@ class _ByName:
     function: Callable[..., object]
 
     def __call__(self, params: attrs.AttrsInstance) -> object:
-        given = {
+        arguments = {
             field.name: unstructure(getattr(params, field.name))
             for field in attrs.fields(type(params))
             if not (field.default is None and getattr(params, field.name) is None)
         }
-        return self.function(**given)
+        return self.function(**arguments)
 
 
 def read_tools(nodes: Sequence[Node], handlers: Handlers) -> tuple[AnyTool, ...]:
@@ -380,7 +380,7 @@ def read_tools(nodes: Sequence[Node], handlers: Handlers) -> tuple[AnyTool, ...]
     tools: dict[str, AnyTool] = {}
     for node in nodes:
         places = ToolPlaces.of(node)
-        for key in node.members().keys() - _AROUND if places.entry is not node else ():
+        for key in sorted(node.members().keys() - _AROUND) if places.entry is not node else ():
             node.member(key).fault("unknown key here; write it into `function`, beside the name")
         entry = TOOL.read(places.entry)
         tool = None if entry is None else _tool(entry, places, handlers)

@@ -152,7 +152,7 @@ class WholePrompt(Addition):
             wrong, _ = self.tools.kit.scorer.parted(compared.batches[0])
             _, right = self.tools.kit.scorer.parted(compared.batches[-1])
             failed = frozenset(record.example_id for record in wrong)
-            tried = TriedChild(
+            child = TriedChild(
                 parent=attempt.candidate.digest,
                 scores=(compared.before, compared.after),
                 failed=failed,
@@ -163,7 +163,7 @@ class WholePrompt(Addition):
                     for change in attempt.changes
                 ),
             )
-            self._tried.append(tried)
+            self._tried.append(child)
         if not attempt.had_failures:
             return
         self._draws.popleft()
