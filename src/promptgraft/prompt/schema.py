@@ -374,17 +374,14 @@ def _renamed(data: Json, kind: Any, rename: _Rename) -> Json:
         parts = (_renamed(data, part, rename) for part in arguments)
         return next((renaming for renaming in parts if renaming != data), data)
     if isinstance(data, list) and arguments:
-        kinds = arguments if _is_fixed(kind) else repeat(arguments[0], len(data))
+        is_fixed = get_origin(kind) is tuple and arguments[1:] != (...,)
+        kinds = arguments if is_fixed else repeat(arguments[0], len(data))
         # Not strict: a tuple of the wrong length is left to the converter, which names the fault.
         renamed = [_renamed(item, each, rename) for item, each in zip(data, kinds)]  # noqa: B905
         return [*renamed, *data[len(renamed) :]]
     if isinstance(data, dict) and len(arguments) == 2:
         return {key: _renamed(value, arguments[1], rename) for key, value in data.items()}
     return data
-
-
-def _is_fixed(kind: Any) -> bool:
-    return get_origin(kind) is tuple and get_args(kind)[1:] != (...,)
 
 
 def _names(fields: Sequence[FieldInfo], said: FieldTexts) -> dict[str, str]:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from promptgraft.adapters.calling.conversation import call_tool
@@ -167,6 +169,78 @@ def test_a_handler_may_be_asynchronous_and_gets_plain_data(tmp_path: Path) -> No
     assert called.output == ["dict", {"id": 7}]
 
 
+ODD_NAMES = (
+    "from",
+    "first-name",
+    "Größe (EUR)",
+    "氏名",
+    "@type",
+    "_id",
+    "1st",
+    "self",
+    "a.b",
+    "{x}",
+)
+
+
+@pytest.mark.parametrize("odd", ODD_NAMES)
+def test_a_field_may_have_a_name_that_python_has_not(odd: str, tmp_path: Path) -> None:
+    inner = {"properties": {odd: {"type": "integer"}, "b": {}}, "required": [odd]}
+    schema = {"properties": {odd: {"type": "string"}, "in": inner}, "required": [odd]}
+    path = written(tmp_path, "output: s.json", s_json=json.dumps(schema))
+    prompt: Prompt[Any] = load_markdown_prompt(path).prompt
+    rendered = prompt.bind({"text": "x"}).render()
+    kind: Any = prompt.template.output_type
+    reply = {odd: "Ann", "in": {odd: 5, "b": None}}
+    store: Any = InMemoryPromptOverridesStore()
+    store.set_output_field_override(prompt, field=f"AnswerIn.{odd}", description="Which.")
+
+    (change,) = load_markdown_prompt(path).source.rewritten(
+        store.resolve(prompt.descriptor, "latest")
+    )
+    with pytest.raises(DataFormatError) as caught:
+        structure({odd: 5}, kind, where="answer")
+
+    assert unstructure(rendered.parse(json.dumps(reply))) == reply
+    answers = {rendered.parse(json.dumps(reply)) for _ in range(2)}
+    assert (len(answers), odd in repr(answers)) == (1, True)
+    sent: Any = rendered.output_schema
+    assert (list(sent["properties"]), sent["required"]) == ([odd, "in"], [odd])
+    assert json.loads(change.after)["properties"]["in"]["properties"][odd] == {
+        "type": "integer",
+        "description": "Which.",
+    }
+    assert caught.value.faults == (f"answer: expected a string, found 5 @ $.{odd}",)
+
+
+@given(odd=st.text(min_size=1, max_size=6))
+def test_every_name_of_a_field_is_refused_or_kept(odd: str, tmp_path_factory: Any) -> None:
+    schema = {"properties": {odd: {"type": "string"}}, "required": [odd]}
+    path = written(tmp_path_factory.mktemp("p"), "output: s.json", s_json=json.dumps(schema))
+    try:
+        prompt: Prompt[Any] = load_markdown_prompt(path).prompt
+    except DataFormatError as error:
+        (line,) = error.faults
+        assert "s.json" in line
+        return
+    reply = {odd: "Ann"}
+
+    answer = prompt.bind({"text": "x"}).render().parse(json.dumps(reply))
+
+    assert unstructure(answer) == reply
+
+
+def test_a_function_gets_such_a_name_in_the_spelling_of_python(tmp_path: Path) -> None:
+    params = {"properties": {"from": {}, "first-name": {}}, "required": ["from", "first-name"]}
+    tools = json.dumps([{"name": "ask", "description": "Asks.", "input_schema": params}])
+    code = "def ask(from_, first_name):\n    return [from_, first_name]\n"
+    path = written(tmp_path, "tools: t.json\nhandlers: a.py", t_json=tools, a_py=code)
+
+    called = call_tool(rendered_tool(path), {"from": 7, "first-name": "Ann"}, Session())
+
+    assert called.output == [7, "Ann"]
+
+
 @pytest.mark.parametrize(
     ("code", "fault"),
     [
@@ -204,8 +278,16 @@ def test_a_function_that_does_not_fit_a_tool_is_refused(
             "properties.a.patternProperties: a type of Python cannot say this",
         ),
         (
-            '{"type": "object", "properties": {"a-b": {"type": "string"}}}',
-            "properties.a-b: expected a name that Python can use",
+            '{"properties": {"a": {"properties": {"a-b": {}, "a_b": {}}}}}',
+            "properties.a: 'a-b' and 'a_b' are one name in Python; rename one",
+        ),
+        (
+            '{"properties": {"a\\"b": {}}}',
+            "expected a name without quotes, backslashes and line breaks",
+        ),
+        (
+            '{"properties": {"__class__": {}}}',
+            "properties.__class__: names that begin with `__` are Python's own",
         ),
         (
             '{"type": "array", "items": {"type": "text"}}',

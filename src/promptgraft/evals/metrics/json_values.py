@@ -87,7 +87,8 @@ def chain(expected: Sequence[T], found: Sequence[T], fits: Fits[T]) -> Mapping[i
 class JsonRules(Tolerance, Folding):
     """The rules by which two JSON values are equal; options of the metrics that compare JSON.
 
-    Numbers are compared by value: ``5`` equals ``5.0``. Booleans are not numbers.
+    Numbers are compared by value: ``5`` equals ``5.0``. Booleans are not numbers. A key whose
+    value is null equals a missing key, since answers of a type have all of its fields.
 
     Attributes:
         ignore_order: the items of a list may be in any order.
@@ -132,13 +133,18 @@ def _at_each(
     for place, value in expected.items():
         if place in found:
             yield from compare(value, found[place], rules, place)
-        else:
+        elif not _is_absent(place, value):
             fault = f"`{spelled(place)}` is missing (expected {brief(value)})"
             yield Found(_size(value), fault)
     for place, value in found.items():
-        if place not in expected:
+        if place not in expected and not _is_absent(place, value):
             fault = f"`{spelled(place)}` was not expected (found {brief(value)})"
             yield Found(_size(value), fault)
+
+
+def _is_absent(place: Path, value: Json) -> bool:
+    """Return whether a value says the same as no value: null below a key."""
+    return value is None and isinstance(place[-1], str)
 
 
 def _unordered(

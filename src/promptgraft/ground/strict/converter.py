@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import re
 import types
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
@@ -21,13 +22,19 @@ import attrs
 from cattrs import Converter, transform_error
 from cattrs.cols import list_structure_factory
 from cattrs.errors import (
+    AttributeValidationNote,
     ClassValidationError,
     ForbiddenExtraKeysError,
     IterableValidationError,
     IterableValidationNote,
     StructureHandlerNotFoundError,
 )
-from cattrs.gen import make_dict_structure_fn, make_mapping_structure_fn, override
+from cattrs.gen import (
+    make_dict_structure_fn,
+    make_dict_structure_fn_from_attrs,
+    make_mapping_structure_fn,
+    override,
+)
 
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import MismatchError, did_you_mean, field_names, is_pydantic, shown
@@ -263,10 +270,35 @@ def _class_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]
     # cattrs resolves a type written as a text, but not a text inside a type: `list["Node"]`.
     string_type = [field.name for field in fields if _holds_text(field.type)]
     if not string_type or any(isinstance(field.type, str) for field in fields):
+        if not all(re.fullmatch(r"\w+", field.name, re.ASCII) for field in fields):
+            return _guarded(Mapping, "an object", _by_alias(bare, converter))
         return _guarded(Mapping, "an object", converter.gen_structure_attrs_fromdict(kind))
     hints = get_type_hints(bare, include_extras=True)
     resolved: Any = {name: _resolved(hints[name], converter) for name in string_type}
     return _guarded(Mapping, "an object", make_dict_structure_fn(kind, converter, **resolved))
+
+
+def _by_alias(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
+    """Read a class whose attributes may have names that generated code cannot contain."""
+    names = {field.alias: field.name for field in attrs.fields(kind)}
+    read = make_dict_structure_fn_from_attrs(
+        [field.evolve(name=field.alias) for field in attrs.fields(kind)],
+        kind,
+        converter,
+        **{alias: override(rename=name) for alias, name in names.items()},  # type: ignore[arg-type]
+    )
+
+    def inner(value: Any, _: Any) -> Any:
+        try:
+            return read(value, kind)
+        except ClassValidationError as error:
+            for fault in error.exceptions:
+                for note in getattr(fault, "__notes__", ()):
+                    if isinstance(note, AttributeValidationNote):
+                        note.name = names[note.name]
+            raise
+
+    return inner
 
 
 def _pydantic_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:

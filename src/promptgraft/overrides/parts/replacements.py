@@ -184,7 +184,8 @@ class VisibilityOverride(entry.PathEntry):
         return "" if section is None else section.needed
 
     def counterpart(self, prompt: descriptors.PromptLike) -> VisibilityOverride | None:
-        part = _part(prompt.descriptor, self.path)
+        descriptor = prompt.descriptor
+        part = descriptor.section(self.path) or descriptor.task_example(self.path)
         return None if part is None else attrs.evolve(self, visibility=part.visibility)
 
     def checked(self, descriptor: descriptors.PromptDescriptor) -> VisibilityOverride:
@@ -219,12 +220,6 @@ def visibilities(
         for visibility in descriptors.SectionVisibility
         if has_summary or visibility is not descriptors.SectionVisibility.SUMMARY
     )
-
-
-def _part(
-    descriptor: descriptors.PromptDescriptor, path: descriptors.SectionPath
-) -> descriptors.SectionDescriptor | descriptors.TaskExampleDescriptor | None:
-    return descriptor.section(path) or descriptor.task_example(path)
 
 
 @attrs.frozen(kw_only=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import keyword
 import re
+import unicodedata
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import attrs
 
@@ -13,6 +14,7 @@ from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.strict import structure
 from promptgraft.ground.strict.nodes import Node
+from promptgraft.prompt.fields import Described
 from promptgraft.prompt.schema import schema_of
 
 
@@ -23,9 +25,22 @@ def made_class(
 
     ``about`` becomes its docstring, which schemas show.
     """
+    aliases: dict[str, str] = {}
+    for attribute in attributes:
+        if (other := aliases.setdefault(argument_name(attribute), attribute)) != attribute:
+            node.fault(f"{shown(other)} and {shown(attribute)} are one name in Python; rename one")
     if not node.is_right():
         return None
-    new_class: type = attrs.make_class(name, dict(attributes), frozen=True, kw_only=True)
+    is_usual = all(map(_is_usual, attributes))
+    new_class: type = attrs.make_class(
+        name,
+        dict(attributes),
+        bases=(object,) if is_usual else (_OfAnyNames,),
+        frozen=True,
+        kw_only=True,
+        eq=is_usual,
+        repr=is_usual,
+    )
     new_class.__doc__ = about or None
     try:
         schema_of(new_class)
@@ -50,16 +65,59 @@ def applied(form: Any, arguments: tuple[Any, ...]) -> Any:
     return form[arguments]
 
 
-_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
+def attribute(name: str, kind: Any, described: Described, default: object) -> Any:
+    """Return an attribute of a class; Python passes it by :func:`argument_name`."""
+    annotation = applied(Annotated, (kind, described))
+    return attrs.field(type=annotation, default=default, alias=argument_name(name))
 
 
-def check_name(name: str, node: Node) -> None:
-    """Note a fault at ``node`` unless ``name`` is a valid Python name."""
-    if not _NAME.fullmatch(name) or keyword.iskeyword(name) or name == "self":
+class _OfAnyNames:
+    """Compares and shows an instance with attributes that code cannot name, such as ``from``."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({vars(self)})"
+
+
+_USUAL_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
+_UNSAFE = re.compile(r"""['"\\]|[^\S ]""")
+"""What must not stand in code that attrs and cattrs write around a name."""
+
+
+def check_class_name(name: str, node: Node) -> None:
+    """Note a fault at ``node`` unless a class can be called ``name``."""
+    if not _is_usual(name):
         node.fault(
             "expected a name that Python can use: letters, digits and `_`, beginning with a "
             f"letter, found {shown(name)}"
         )
+
+
+def _is_usual(name: str) -> bool:
+    return bool(_USUAL_NAME.fullmatch(name)) and not keyword.iskeyword(name) and name != "self"
+
+
+def check_name(name: str, node: Node) -> None:
+    """Note a fault at ``node`` unless a class can have an attribute called ``name``."""
+    if _UNSAFE.search(name) or not name.isprintable() or not name.strip():
+        node.fault(
+            f"expected a name without quotes, backslashes and line breaks, found {shown(name)}"
+        )
+    elif name.startswith("__"):
+        node.fault(f"names that begin with `__` are Python's own, found {shown(name)}")
+
+
+def argument_name(name: str) -> str:
+    """Return the keyword by which Python passes a property: ``from_``, ``first_name``."""
+    word = re.sub(r"\W", "_", unicodedata.normalize("NFKC", name))
+    if not word.isidentifier():
+        return f"_{word}"
+    return word if not keyword.iskeyword(word) and word != "self" else f"{word}_"
 
 
 def nested_name(owner: str, field: str) -> str:

@@ -24,6 +24,7 @@ from promptgraft.ground.strict.nodes import Node
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.project.markdown.classes import (
     applied,
+    attribute,
     check_name,
     fitting,
     made_class,
@@ -330,7 +331,7 @@ class _SchemaReader:
             kind = self.kind(member, nested_name(name, field), above)
             if kind is not None:
                 is_needed = field in [each.value for each in node.member("required").items()]
-                attributes[field] = self.attribute(member, kind, is_needed=is_needed)
+                attributes[field] = self.attribute(field, member, kind, is_needed=is_needed)
         # What is said of a field is shown beside the field.
         is_field = node.path[-2:-1] == ("properties",)
         about = None if is_field else node.member("description").value
@@ -341,7 +342,7 @@ class _SchemaReader:
             self.classes[node.path] = (node, new_class)
         return new_class
 
-    def attribute(self, node: Node, kind: Any, *, is_needed: bool) -> Any:
+    def attribute(self, name: str, node: Node, kind: Any, *, is_needed: bool) -> Any:
         default: object = attrs.NOTHING
         if node.member("default").value is not None:
             default = fitting(node.member("default").value, kind, node.member("default"))
@@ -350,8 +351,7 @@ class _SchemaReader:
                 default = attrs.NOTHING
         elif not is_needed:
             kind, default = kind | None, None
-        annotation = applied(Annotated, (kind, _described(node, self.root)))
-        return attrs.field(type=annotation, default=default)
+        return attribute(name, kind, _described(node, self.root), default)
 
 
 def _is_definition(path: YamlPath) -> bool:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import attrs
 
@@ -136,7 +136,7 @@ def class_of(fields: Mapping[str, Value], name: str, node: Node) -> type | None:
         classes.check_name(field, here)
         kind = kind_of(value, classes.nested_name(name, field), here)
         if kind is not None:
-            attributes[field] = _attribute(value, kind, here)
+            attributes[field] = _attribute(field, value, kind, here)
     return classes.made_class(attributes, name, node)
 
 
@@ -146,14 +146,12 @@ def described(value: Value) -> Described:
     return Described(value.description, aliases=value.aliases, values=meanings)
 
 
-def _attribute(value: Value, kind: Any, node: Node) -> Any:
+def _attribute(name: str, value: Value, kind: Any, node: Node) -> Any:
     annotation = kind | None if value.optional else kind
     default: object = None if value.optional else attrs.NOTHING
     if value.default is not None:
         default = classes.fitting(value.default, annotation, node.member("default"))
-    return attrs.field(
-        type=classes.applied(Annotated, (annotation, described(value))), default=default
-    )
+    return classes.attribute(name, annotation, described(value), default)
 
 
 def kind_of(value: Value, name: str, node: Node) -> Any:
@@ -176,7 +174,7 @@ def kind_of(value: Value, name: str, node: Node) -> Any:
             message = f"expected object or list of object with fields, found `{base}`"
             node.member("type").fault(message)
         if value.name:
-            classes.check_name(value.name, node.member("name"))
+            classes.check_class_name(value.name, node.member("name"))
         return class_of(value.fields, value.name or name, node.member("fields"))
     if value.name:
         node.member("name").fault("expected the name of an object's class only beside `fields`")
@@ -355,7 +353,7 @@ class Handlers:
         function = self.python.read(attrs.evolve(self.module, value=spec), FUNCTION)
         if function is None:
             return None
-        if fault := call_fault(function, named=[field.name for field in attrs.fields(params)]):
+        if fault := call_fault(function, named=[field.alias for field in attrs.fields(params)]):
             self.module.fault(f"tool `{name}`: {fault}")
         return _ByName(function)
 
@@ -368,7 +366,7 @@ class _ByName:
 
     def __call__(self, params: attrs.AttrsInstance) -> object:
         arguments = {
-            field.name: unstructure(getattr(params, field.name))
+            field.alias: unstructure(getattr(params, field.name))
             for field in attrs.fields(type(params))
             if not (field.default is None and getattr(params, field.name) is None)
         }
