@@ -221,6 +221,23 @@ def test_each_size_pays_for_the_accepted_proposals_that_it_names(size: str, prop
     assert settings.pays_for(settings.budget - 1).if_accepted == proposals - 1
 
 
+@pytest.mark.parametrize("proposals", [1, 2, 5])
+def test_the_fewest_test_calls_for_some_proposals_pay_for_races_and_finals_too(
+    proposals: int,
+) -> None:
+    racing: dict[str, Any] = {
+        "target_section_paths": (RULES,),
+        "feedback_fn": longer_is_better,
+        "validation": Racing(first=2),
+        **PATIENT,
+    }
+    enough = config(**racing).rollouts_for(proposals)
+    run = Run(config(**racing, rollout_budget=enough), task=echo, reflection=one_word_more())
+    assert run.plan().proposals.if_accepted == proposals
+    result = run.start()
+    assert (result.accepted_mutations, result.total_rollouts) == (proposals, enough)
+
+
 def test_a_size_pays_for_merges_where_they_are_on() -> None:
     plain, merging = (config(rollout_budget="light", enable_merge=on) for on in (False, True))
     assert merging.budget - plain.budget == 4 * merging.pareto_set_size

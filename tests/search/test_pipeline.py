@@ -59,6 +59,7 @@ class Guessing(Stepping[Step[Guess], Guess], BaseSearch):
         self.config = config
         self.validator = Validator(kit.validation, kit.population)
         self.better: tuple[Step[Guess], Guess] | None = None
+        self.begun = 0
 
     def run(self) -> Asking[None]:
         yield from self.evaluate_baseline()
@@ -86,6 +87,7 @@ class Guessing(Stepping[Step[Guess], Guess], BaseSearch):
             )
             attempts.append(Guess(f"step/{number}/{index + 1}", child, len(self.kit.training)))
         entry = self.validator.begin(alone=not ahead)
+        self.begun = number
         return Step(number=number, entry=entry, attempts=attempts)
 
     def work(self, attempt: Guess) -> Asking[None]:
@@ -108,6 +110,9 @@ class Guessing(Stepping[Step[Guess], Guess], BaseSearch):
         if self.better is None:
             return
         step, guess = self.better
+        budget = self.kit.budget
+        reserved = budget.whole - budget.used - budget.left
+        self.config.reserved.add((self.begun - step.number, reserved))
         yield from self.validator.validate(
             f"step/{step.number}/pareto", guess.candidate, {}, step=step.number, entry=step.entry
         )
@@ -120,6 +125,7 @@ class GuessConfig(RunConfig):
     questions: ClassVar[Mapping[str, PromptTemplate[object]]] = {}
     guesses: int = 2
     steps_at_once: int = 1
+    reserved: set[tuple[int, int]] = attrs.field(factory=set)
 
     def search(self, kit: Kit) -> Guessing:
         return Guessing(self, kit)
@@ -181,3 +187,15 @@ def test_overlapping_steps_keep_their_budget_and_a_larger_one_continues_them(
     assert further == longer.total_rollouts - alone.total_rollouts
     fresh, _ = run(budget + more, MemoryJournal(), **sizes)
     assert fresh.candidates == longer.candidates
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("guesses", "steps"), [(1, 1), (2, 2), (3, 4)])
+def test_all_that_steps_under_way_may_use_is_reserved_while_a_result_is_validated(
+    guesses: int, steps: int
+) -> None:
+    reserved: set[tuple[int, int]] = set()
+    run(150, MemoryJournal(), guesses=guesses, steps_at_once=steps, reserved=reserved)
+    counts = {under_way for under_way, _ in reserved}
+    assert max(counts) == steps - 1
+    assert reserved == {(count, count * (guesses * 4 + 4)) for count in counts}
