@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import itertools
 import random
 import statistics
 import subprocess
@@ -27,6 +26,7 @@ from figures import Figure
 from promptgraft import (
     AnthropicAdapter,
     Cancellation,
+    EventBus,
     FileJournal,
     GepaConfig,
     GepaExample,
@@ -44,8 +44,10 @@ from promptgraft import (
     Session,
     Strategy,
 )
+from promptgraft.adapters.calling.turns import Turn
+from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime import SessionProtocol
-from promptgraft.search.call_log import CallLog
+from promptgraft.runtime.deadline import Deadline
 
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
@@ -110,36 +112,46 @@ def _beside(sdk: str) -> list[Figure]:
     ]
 
 
+class _RolloutsOnly(OpenAIAdapter):
+    """An adapter in whose runs the journal keeps rollouts, and no calls inside of them."""
+
+    def ask(
+        self, body: JsonObject, *, session: SessionProtocol, deadline: Deadline | None = None
+    ) -> Turn:
+        if isinstance(session, Session):
+            session.calls = None
+        return super().ask(body, session=session, deadline=deadline)
+
+
 def _keeping() -> Figure:
-    """Measure what it costs that a journal keeps a call, in time of the processor."""
-    positions = (f"baseline/{number}" for number in itertools.count())
+    """Measure what it costs a rollout that the journal keeps calls, in time of the processor."""
+    with _server("openai") as base_url:
+        adapters = [
+            kind(MODEL, api_key=KEY, base_url=base_url) for kind in (_RolloutsOnly, OpenAIAdapter)
+        ]
+        rounds = [tuple(map(_worked_for_a_rollout, adapters)) for _ in range(ROUNDS)]
+    alone, _ = (statistics.median(column) for column in zip(*rounds, strict=True))
+    more = statistics.median(beside - alone for alone, beside in rounds)
+    return Figure("openai: keeping calls, of a rollout", more / alone * 100, "%", 5)
+
+
+def _worked_for_a_rollout(adapter: OpenAIAdapter) -> float:
+    """Return the processor's seconds of each rollout of a run."""
     with (
-        _server("openai") as base_url,
         tempfile.TemporaryDirectory() as folder,
         FileJournal(Path(folder) / "journal.jsonl") as journal,
+        ThreadPoolExecutor(4) as executor,
     ):
-        plainly = _with_adapter("openai", base_url)
-        journal.begin({})
-        log = CallLog(journal)
-
-        def kept() -> object:
-            session, position = Session(), next(positions)
-            session.calls = log.places(position)
-            plainly(session)
-            return log.finish(position, ())
-
-        rounds = [(_worked(plainly), _worked(kept)) for _ in range(ROUNDS)]
-    alone, beside = (statistics.median(column) for column in zip(*rounds, strict=True))
-    share = (beside - alone) / alone * 100
-    return Figure("openai: keeping a call, of its processor time", share, "%", 10)
-
-
-def _worked(call: Callable[[], object]) -> float:
-    """Return the processor's seconds of many calls."""
-    started = time.process_time()
-    for _ in range(CALLS // 3):
-        call()
-    return time.process_time() - started
+        context = OptimizationContext(
+            adapter,
+            reflection_adapter=ScriptedAdapter(lambda _: "```instruction\nKnown: all.\n```"),
+            executor=executor,
+            journal=journal,
+            event_bus=EventBus(),
+        )
+        started = time.process_time()
+        result = GepaOptimizer(context, _config()).optimize(_prompt())
+        return (time.process_time() - started) / result.total_rollouts
 
 
 def _seconds(call: Callable[[], object]) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import difflib
 import hashlib
@@ -68,13 +67,13 @@ def canonical_json(value: object) -> str:
 
 def plain_json(plain: Json) -> str:
     """Like :func:`canonical_json`, for data that is plain already."""
-    # Every call of a model is digested, and msgspec is several times faster. What it refuses is
-    # half of a surrogate pair, or deep.
-    with contextlib.suppress(UnicodeEncodeError, RecursionError):
-        if _is_written_alike(plain):
-            return _SORTED.encode(plain).decode()
+    # Every call of a model is digested, and msgspec is several times faster.
     try:
-        return _CANONICAL.encode(plain)
+        text = _SORTED.encode(plain).decode() if _is_written_alike(plain) else None
+    except (UnicodeEncodeError, RecursionError):  # half of a surrogate pair, or deep
+        text = None
+    try:
+        return _CANONICAL.encode(plain) if text is None else text
     except ValueError as error:  # an integer of absurd length
         raise DataFormatError(f"expected plain data, found {error}") from None
 

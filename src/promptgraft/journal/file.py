@@ -199,7 +199,7 @@ class FileJournal(Journal):
                 f"{os.getpid()}; append where it was opened"
             )
         # O_APPEND writes behind foreign bytes, and the index would then be wrong.
-        size = os.fstat(self._descriptor).st_size
+        size = os.lseek(self._descriptor, 0, os.SEEK_END)  # records are read with `pread`
         if size != self._end:
             raise JournalCorruptError(
                 f"{self._name} was changed after it was opened: expected {self._end} bytes, "

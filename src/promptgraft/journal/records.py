@@ -51,12 +51,13 @@ _WRITER = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", 
 
 
 class Record(msgspec.Struct, frozen=True):
-    """An answer and its kind, with the key and the digest of its question."""
+    """An answer, its kind, key and digest of its question; ``text`` may be its plain text."""
 
     key: str
     digest: HexDigest
     kind: str
     answer: Json
+    text: bytes | None = None
 
 
 def encode_record(record: Record) -> bytes:
@@ -66,8 +67,7 @@ def encode_record(record: Record) -> bytes:
     joins into one character, an invalid digest, nesting beyond ``MAX_DEPTH``.
     """
     # Nearly all answers are plain and shallow, and need not be walked.
-    line = _plain_line(record)
-    if line is not None:
+    if (line := _plain_line(record)) is not None:
         return line
     where = f"answer of `{record.key}`"
     answer = _plain(record.answer, where)
@@ -77,7 +77,7 @@ def encode_record(record: Record) -> bytes:
     )
     line = _seal(text.encode("ascii"))
     try:
-        same = decode_record(line) == msgspec.structs.replace(record, answer=answer)
+        same = decode_record(line) == msgspec.structs.replace(record, answer=answer, text=None)
     except JournalCorruptError as error:
         raise DataFormatError(f"{where}: it cannot be recorded: {error}") from None
     if not same:
@@ -88,20 +88,23 @@ def encode_record(record: Record) -> bytes:
 def _plain_line(record: Record) -> bytes | None:
     """Return the line of a record that plainly reads back equal; None if in doubt."""
     head = f'{{"key":"{record.key}","digest":"{record.digest}","kind":"{record.kind}","answer":'
+    text = record.text or plain_text(record.answer)
+    return _seal(head.encode() + text) if text and _PLAIN_HEAD.fullmatch(head) else None
+
+
+def plain_text(answer: Json) -> bytes | None:
+    """Return the JSON of an answer that plainly reads back equal; None if in doubt."""
     try:
-        answer = _plain_text(record.answer)
+        text = _json_of(answer)
         # msgspec writes NaN as null, and enums and dates as text: comparing shows it.
-        same = _ANSWER.decode(answer) == record.answer
+        same = _ANSWER.decode(text) == answer
     except (msgspec.DecodeError, TypeError, OverflowError, ValueError, RecursionError):
         return None
     # An upper bound of the depth: brackets in strings count too.
-    shallow = answer.count(b"{") + answer.count(b"[") < MAX_DEPTH
-    if same and shallow and _PLAIN_HEAD.fullmatch(head):
-        return _seal(head.encode() + answer)
-    return None
+    return text if same and text.count(b"{") + text.count(b"[") < MAX_DEPTH else None
 
 
-def _plain_text(value: Json) -> bytes:
+def _json_of(value: Json) -> bytes:
     text = _ENCODER.encode(value)
     return text if text.isascii() else _WRITER.encode(value).encode("ascii")
 
@@ -277,7 +280,7 @@ def _loads_answer(text: bytes) -> Json:
     try:
         answer: Json = _ANSWER.decode(text)
         # msgspec keeps the last of duplicate keys; comparing with what we write rules that out.
-        if _plain_text(answer) == text:
+        if _json_of(answer) == text:
             return answer
     except (msgspec.DecodeError, ValueError, RecursionError):
         pass

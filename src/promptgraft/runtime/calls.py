@@ -17,7 +17,7 @@ import attrs
 from promptgraft.ground.serde import HexDigest, Json
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, cache_hash=True)
 class Bound:
     """The most that one request can cost.
 

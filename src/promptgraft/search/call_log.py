@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
+from operator import attrgetter
 
 import attrs
 
@@ -30,14 +31,14 @@ from promptgraft.evals.spending import (
 )
 from promptgraft.ground.serde import HexDigest, Json
 from promptgraft.journal.base import CALL, Journal
-from promptgraft.journal.records import LOST, SENT, Record
+from promptgraft.journal.records import LOST, SENT, Record, plain_text
 from promptgraft.runtime.calls import AGENT, Bound, Places
 
 _SENT = "/sent/"
 _FAILED = "/failed"
 """The end of the key of a record that a request has failed, which is therefore not lost."""
 _OF_AGENT = re.compile(rf"(?:.*\.)?{AGENT}\.\d+")
-_SOON = 0.5  # seconds; mostly the record of the rollout follows, which has the answer
+_SOON = 0.5  # mostly the record of the rollout follows, which has the answer
 """Seconds until an answer is written if neither a further call nor the whole answer follows."""
 
 _ROLES_BY_WORD = {
@@ -60,16 +61,9 @@ def without(spent: Iterable[Spending], others: Iterable[Spending]) -> list[Spend
     return remaining
 
 
-def _bill(spent: Spending) -> tuple[object, ...]:
-    return (
-        spent.model,
-        spent.requests,
-        spent.input_tokens,
-        spent.output_tokens,
-        spent.cached_tokens,
-        spent.cost,
-        spent.microseconds,
-    )
+_bill = attrgetter(
+    "model", "requests", "input_tokens", "output_tokens", "cached_tokens", "cost", "microseconds"
+)
 
 
 class AnswerCalls:
@@ -135,7 +129,7 @@ class AnswerCalls:
     def sent(self, place: str, question: HexDigest, bound: Bound) -> None:
         """Note durably that a request is about to be sent, as :meth:`begin` does."""
         self._in_flight.add(place)
-        self._log.note_sent(self, place, question, _charge_of(bound))
+        self._log.note_sent(self, place, question, bound)
 
     def settle(self, place: str) -> None:
         """Note durably that the request of a place has failed, so that it is not taken for lost."""
@@ -316,17 +310,16 @@ class CallLog:
 
     # Writing.
 
-    def note_sent(self, answer: AnswerCalls, place: str, question: HexDigest, bound: Json) -> None:
+    def note_sent(self, answer: AnswerCalls, place: str, question: HexDigest, bound: Bound) -> None:
         """Record a request that is about to be sent."""
-        key = f"{answer.key}{CALL}{place}"
+        start = f"{answer.key}{CALL}{place}{_SENT}"
         number = 1
-        while f"{key}{_SENT}{number}" in self._journal:  # retries, or an earlier process
+        while f"{start}{number}" in self._journal:  # retries, or an earlier process
             number += 1
-        record = Record(f"{key}{_SENT}{number}", question, SENT, bound)
-        # Those too whose threads make the next calls before the run has recorded them.
-        waiting = [other for other in (answer, *[*self._made.values()]) if other.waiting]
-        if waiting or self.is_slow:
-            self.write([record], of=waiting)
+        record = Record(f"{start}{number}", question, SENT, *_charge_of(bound))
+        if answer.waiting or self._made or self.is_slow:
+            # Those too whose threads make the next calls before the run has recorded them.
+            self.write([record], of=(answer, *[*self._made.values()]))
         else:
             self._journal.append_all([record])
 
@@ -407,7 +400,7 @@ class CallLog:
                 entry_queued.finish()
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class _WaitingRecord:
     """A call that has ended, and is not written yet."""
 
@@ -419,10 +412,9 @@ class _WaitingRecord:
     def record(self, journal: Journal) -> Record | None:
         """Return its record; None if it cannot be kept."""
         try:
-            content_made = self.content()
+            if (content_made := self.content()) is None:
+                return None
         except user_errors():  # values of users may not compare
-            content_made = None
-        if content_made is None:
             return None
         key, number = f"{self.answer.key}{CALL}{self.place}", 1
         # An answer to another question is there already: something in the rollout is not
@@ -467,7 +459,7 @@ class _Entry:
 
 
 @lru_cache(maxsize=1024)
-def _charge_of(bound: Bound) -> Json:
+def _charge_of(bound: Bound) -> tuple[Json, bytes | None]:
     """Return what a request is charged whose answer is lost, as the journal records it."""
     spent = Spending(
         role=Role.UNANSWERED,
@@ -476,7 +468,8 @@ def _charge_of(bound: Bound) -> Json:
         output_tokens=bound.output_tokens,
         cost=bound.cost,
     )
-    return spent_to_json([spent])
+    charge = spent_to_json([spent])
+    return charge, plain_text(charge)
 
 
 def _place_of(key: str) -> str:
