@@ -393,3 +393,32 @@ def test_test_cases_that_ask_nearly_the_same_as_others_are_a_warning_unless_of_o
         sets[row]["family"] = family
     cases.write_text("".join(json.dumps(row) + "\n" for row in sets), "utf-8")
     assert "nearly" not in console("check").out
+
+
+def test_data_in_texts_that_are_compared_letter_by_letter_are_a_warning(
+    console: Console, folder: Path
+) -> None:
+    (folder / "p.md").write_text("Where is $thing?\n", "utf-8")
+    model = "{provider: openai, model: m, base_url: 'http://127.0.0.1:9/v1', api_key: none}"
+    told = "metrics: metric `{}` compares letters, and all expected answers are data in texts"
+    for metric, expected, is_told in (
+        ("exact", ['"here"', '"there"'], True),
+        ("exact", ['["here", "there"]'], True),
+        ("exact", ["['here', 'there']"], True),  # as pandas writes a list
+        ("exact", ['["here"]', "here"], False),
+        ("exact", ["here", "[here]"], False),
+        ("json_match", ['{"place": "here"}'], False),
+    ):
+        texts = [expected[n % len(expected)] for n in range(20)]
+        rows = "".join(
+            json.dumps({"thing": f"cup {n}", "expected": texts[n]}) + "\n" for n in range(20)
+        )
+        (folder / "cases.jsonl").write_text(rows, "utf-8")
+        (folder / "promptgraft.yaml").write_text(
+            "version: 1\nprompts: {p: p.md}\ndataset: cases.jsonl\n"
+            f"metrics: [{metric}]\nmodels: {{task: {model}}}\n",
+            "utf-8",
+        )
+        shown = console("check").out
+        assert "is valid" in shown
+        assert (told.format(metric) in shown) is is_told

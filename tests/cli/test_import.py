@@ -360,6 +360,13 @@ def test_a_wrong_use_is_one_line(
     assert not Path("promptgraft.yaml").exists()
 
 
+def test_an_object_of_nobody_is_told_what_can_be_imported(console: Console, folder: Path) -> None:
+    Path("program.json").write_text('{"predict": {"signature": {"instructions": "Sort."}}}')
+    ended = console("import", "program.json")
+    assert ended.code == 2
+    assert "program.json: expected a data set of inspect_ai or an `optimizer.json`" in ended.err
+
+
 def test_nothing_is_overwritten_and_nothing_is_guessed(console: Console, folder: Path) -> None:
     imported(console)
     assert "promptgraft.yaml already exists" in console("import", "optimizer.json", *SETS).err

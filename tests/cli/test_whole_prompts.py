@@ -171,3 +171,19 @@ def test_revisions_are_named_by_their_numbers(desk: Path, console: Console) -> N
     missing = console("rollback", "desk", "--to", "7")
     assert missing.code == 2
     assert "has no revision `7`; it has 1 (`" in missing.err
+
+
+def test_blocks_loop_over_messages_that_a_placeholder_shows_as_a_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, console: Console
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Yes?"}]
+    rows = [{"id": f"c{n}", "talk": said, "expected": "sales"} for n in range(12)]
+    (tmp_path / "cases.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    loop = "{% for one in talk %}<{{ one.role }}>{% endfor %}"
+    head = "---\nsyntax: jinja\noutput: {choices: [sales, support]}\n---\n"
+    (tmp_path / "desk.md").write_text(f"{head}{{{{ talk }}}}\n\n{loop} {{{{ talk|length }}}}\n")
+    (tmp_path / "promptgraft.yaml").write_text(PROJECT.replace("cases.csv", "cases.jsonl"))
+    shown = console("render", "--case", "c1")
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out == "user: Hello\n\nassistant: Yes?\n\n<user><assistant> 2\n"

@@ -61,6 +61,31 @@ OPENAI_BEFORE_TOOLS: list[dict[str, Any]] = [
 ]
 
 
+CALL = {"id": "c1", "name": "find", "args": {"id": "7"}, "type": "tool_call"}
+LANGCHAIN: list[dict[str, Any]] = [
+    {"type": "system", "content": "You are kind.", "additional_kwargs": {}},
+    {"type": "human", "content": [{"type": "text", "text": "Where is 7?"}], "id": "m1"},
+    {"type": "ai", "content": "", "tool_calls": [CALL], "response_metadata": {}},
+    {"type": "tool", "content": "3", "tool_call_id": "c1"},
+    {"type": "ai", "content": "On its way."},
+    {"type": "human", "content": "Thanks!"},
+    {"type": "ai", "content": "You are welcome.", "tool_calls": []},
+]
+LANGCHAIN_DUMPED = [{"lc": 1, "type": "constructor", "kwargs": said} for said in LANGCHAIN]
+LANGCHAIN_DICTS = [
+    {"type": said["type"], "data": {key: said[key] for key in said if key != "type"}}
+    for said in LANGCHAIN
+]
+GEMINI: list[dict[str, Any]] = [
+    {"role": "user", "parts": [{"text": "Where"}, {"text": "is 7?"}]},
+    {"role": "model", "parts": [{"functionCall": {"name": "find", "args": {"id": "7"}}}]},
+    {"role": "user", "parts": [{"functionResponse": {"name": "find", "response": {"days": 3}}}]},
+    {"role": "model", "parts": [{"text": "Soon?", "thought": True}, {"text": "On its way."}]},
+    {"role": "user", "parts": [{"text": "Thanks!"}]},
+    {"role": "model", "parts": [{"text": "You are welcome."}]},
+]
+
+
 def load(folder: Path, *logs: object) -> Dataset:
     """Return the data set of a file of logs, one a line, as a service writes them."""
     rows = [{"trace_id": f"t{n}", "messages": log, "env": "prod"} for n, log in enumerate(logs)]
@@ -71,15 +96,31 @@ def load(folder: Path, *logs: object) -> Dataset:
 
 @pytest.mark.parametrize(
     "log",
-    [OPENAI, OPENAI_BEFORE_TOOLS, ANTHROPIC],
-    ids=["openai", "openai-before-tools", "anthropic"],
+    [
+        OPENAI,
+        OPENAI_BEFORE_TOOLS,
+        ANTHROPIC,
+        LANGCHAIN,
+        LANGCHAIN_DUMPED,
+        LANGCHAIN_DICTS,
+        GEMINI,
+    ],
+    ids=[
+        "openai",
+        "openai-before-tools",
+        "anthropic",
+        "langchain",
+        "langchain-dumped",
+        "langchain-dicts",
+        "gemini",
+    ],
 )
 def test_a_log_has_a_turn_for_each_message_of_the_user(tmp_path: Path, log: object) -> None:
     (case,) = load(tmp_path, log)
     first, second = case.turns
     assert (first.expected, first.tools) == ("On its way.", (FIND,))
     assert second == Turn(user="Thanks!", expected="You are welcome.", tools=())
-    assert "Where is 7?" in str(first.user)
+    assert "Where is 7?" in str(first.user).replace("\n", " ")
 
 
 def test_a_log_without_calls_expects_none_and_forbids_none(tmp_path: Path) -> None:

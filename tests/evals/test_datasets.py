@@ -391,3 +391,41 @@ def test_a_path_that_only_some_cases_have_is_absent_in_the_others(tmp_path: Path
     fields = {"input": "inputs.question", "expected": "outputs.answer"}
     cases = Dataset.load(path, fields=fields, keep=["run"])
     assert [case.expected for case in cases] == [None, "So."]
+
+
+class OfDspy(dict[str, object]):
+    """An example as DSPy has it: some of its keys are marked as inputs."""
+
+    marked: tuple[str, ...] = ()
+
+    def with_inputs(self, *names: str) -> OfDspy:
+        copy = OfDspy(self)
+        copy.marked = names
+        return copy
+
+    def inputs(self) -> dict[str, object]:
+        if not self.marked:
+            raise ValueError("Inputs have not been set for this example.")
+        return {key: self[key] for key in self.marked}
+
+    def labels(self) -> dict[str, object]:
+        return {key: value for key, value in self.items() if key not in self.marked}
+
+
+def test_the_marks_of_dspy_say_what_is_the_input() -> None:
+    example = OfDspy(question="Where?", answer="here")
+    (case,) = Dataset.of([example.with_inputs("question")])
+    assert (case.input, case.expected) == ({"question": "Where?"}, "here")
+    several = OfDspy(question="Where?", answer="here", why="so")
+    (case,) = Dataset.of([several.with_inputs("question")])
+    assert case.expected == {"answer": "here", "why": "so"}
+    (case,) = Dataset.of([several.with_inputs("question")], label="answer", keep=["why"])
+    assert (case.input, case.expected) == ({"question": "Where?"}, "here")
+    assert Dataset.of([example]).unsaid == ("question", "answer")
+
+
+def test_pairs_are_an_input_and_an_expected_answer() -> None:
+    (case,) = Dataset.of([("Where?", "here")])
+    assert (case.input, case.expected) == ("Where?", "here")
+    with pytest.raises(DataFormatError, match="expected an object"):
+        Dataset.of([("Where?", "here", 1)])  # type: ignore[list-item]

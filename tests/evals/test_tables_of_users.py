@@ -155,6 +155,30 @@ def test_a_column_that_does_not_exist_is_one_fault_with_those_that_do(tmp_path: 
     ]
 
 
+def test_a_path_leads_into_the_json_of_a_cell(tmp_path: Path) -> None:
+    rows = [
+        ({"question": f"Where is {n}?", "tone": "kind"}, {"answers": [f"at {n}", "there"]})
+        for n in range(3)
+    ]
+    path = tmp_path / "traces.csv"
+    with path.open("w", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(["id", "inputs", "outputs"])
+        lines.writerows(
+            [n, json.dumps(one), json.dumps(other)] for n, (one, other) in enumerate(rows)
+        )
+    names = {"input": ["inputs.question", "inputs.tone"], "expected": "outputs.answers"}
+    first, *_ = Dataset.load(path, fields=names)
+    assert first.input == {"question": "Where is 0?", "tone": "kind"}
+    assert first.expected == ["at 0", "there"]
+    # A whole cell is still the text that it was.
+    first, *_ = Dataset.load(path, fields={"input": "inputs", "expected": "outputs"})
+    assert first.input == json.dumps(rows[0][0])
+    wrong, absent = faults_of(path, fields={"input": "inputs.query", "expected": "output.x"})[:2]
+    assert wrong.startswith("2: there is no column 'output.x'")
+    assert "outputs: unknown key" in absent
+
+
 # ---- conversations as input ----
 
 
@@ -172,7 +196,13 @@ def test_messages_as_input_are_the_last_question_with_what_was_said_before() -> 
         ("user", "Hello"),
         ("assistant", "Yes?"),
     ]
-    for wrong in (said[:3], [], [{"role": "tool", "content": "x"}]):
+    kinds = {"user": "human", "assistant": "ai"}
+    of_langchain = [
+        {"type": kinds.get(one["role"], one["role"]), "content": one["content"]} for one in said
+    ]
+    (other,) = Dataset.of([{"id": "a", "input": of_langchain, "expected": "here"}])
+    assert (other.input, other.context) == (case.input, case.context)
+    for wrong in (said[:3], of_langchain[:3], [], [{"role": "tool", "content": "x"}]):
         with pytest.raises(DataFormatError, match="input"):
             Dataset.of([{"id": "a", "input": wrong}])
 
@@ -332,3 +362,33 @@ def test_a_path_to_no_item_is_a_fault(tmp_path: Path, at: str) -> None:
     faults = faults_of(path, fields={"input": f"input.{at}"})
     assert len(faults) == 2
     assert all("expected the path" in fault for fault in faults)
+
+
+# ---- keys that nothing reads ----
+
+
+def test_keys_without_a_value_are_read_nowhere() -> None:
+    golden = {"input": "Where?", "expected_output": "here", "expected_tools": None, "notes": None}
+    (case,) = Dataset.of([golden], label="expected_output")
+    assert (case.input, case.expected) == ("Where?", "here")
+
+
+def test_keys_beside_messages_are_refused_like_those_beside_a_text() -> None:
+    said = [{"role": "user", "content": "Where?"}]
+    for given in ("Where?", said, [{"type": "text", "text": "Where?"}]):
+        with pytest.raises(DataFormatError, match="ideal: unknown key; name it in `keep`, or in"):
+            Dataset.of([{"input": given, "ideal": "here"}])
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [("title", ""), ("status", ""), ("expcted", "expected"), ("expected_output", "expected")],
+)
+def test_only_a_field_that_is_not_there_is_suggested_for_a_key(key: str, meant: str) -> None:
+    with pytest.raises(DataFormatError) as caught:
+        Dataset.of([{"input": "Where?", key: "here"}])
+    assert ("did you mean" in str(caught.value)) is bool(meant)
+    assert f"did you mean `{meant}`" in str(caught.value) or not meant
+    with pytest.raises(DataFormatError) as caught:
+        Dataset.of([{"input": "Where?", "expected": "here", key: "here"}])
+    assert "did you mean" not in str(caught.value)

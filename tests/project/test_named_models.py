@@ -140,6 +140,8 @@ class Prediction(dict[str, object]):
         {"score": 0.5, "feedback": "half of it"},
         SimpleNamespace(score=0.5, feedback="half of it"),
         Prediction(score=0.5, feedback="half of it"),
+        {"key": "near", "score": 0.5, "comment": "half of it"},  # of LangSmith
+        SimpleNamespace(score=0.5, reason="half of it"),  # of deepeval
         (0.5, "half of it"),
     ],
 )
@@ -154,7 +156,7 @@ def test_a_metric_returns_score_and_feedback_in_any_of_these_forms(outcome: obje
     [
         {"feedback": "no score"},
         {"score": 2},
-        {"score": 1, "reason": "another key"},
+        {"score": 1, "why": "another key"},
         SimpleNamespace(score="high", feedback=""),
         {},
         None,

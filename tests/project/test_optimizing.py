@@ -258,15 +258,32 @@ def box_of(agent: Any) -> pg.BlackBox:
         (box_of(lambda query, call: query), "`mail`, `team`"),
     ],
 )
-@pytest.mark.parametrize("kind", ["rows", "file"])
+@pytest.mark.parametrize("kind", ["rows", "file", "data set", "splits"])
 def test_columns_that_may_be_the_answer_are_not_shown(
     prompt: Any, unsaid: str, kind: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "mails.csv"
     file.write_text("mail,team\n" + "".join(f"{text},{team}\n" for text, team in MAILS))
+    dataset = pg.Dataset.of(PLAIN_ROWS)
+    cases: dict[str, Any] = {
+        "rows": PLAIN_ROWS,
+        "file": file,
+        "data set": dataset,
+        "splits": pg.Splits.by_ratio(dataset),
+    }
     with pytest.raises(DataFormatError) as caught:
-        improved(prompt, PLAIN_ROWS if kind == "rows" else file, said_right)
+        improved(prompt, cases[kind], said_right)
     assert f"nothing says whether the model may see {unsaid}; name the answer" in str(caught.value)
+
+
+def test_the_answer_at_the_end_of_a_chat_is_not_shown() -> None:
+    rows = [
+        {"chat": [{"role": "user", "content": text}, {"role": "assistant", "content": team}]}
+        for text, team in MAILS
+    ]
+    with pytest.raises(DataFormatError, match=r"may see `chat`; .* `fields: \{turns: COLUMN\}`"):
+        improved(TEXT, rows, said_right)
+    assert improved("Sort $chat", rows, lambda case, answer: 1.0).total_rollouts > 0
 
 
 def test_columns_are_shown_whose_use_is_said() -> None:

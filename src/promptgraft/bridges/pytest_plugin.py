@@ -234,11 +234,11 @@ def _safe_id(case_id: str) -> str:
 @contextmanager
 def _failing() -> Iterator[None]:
     """Turn errors of promptgraft into one-line failures of a test or of the collection."""
-    from promptgraft.errors import DataFormatError, PromptgraftError
+    from promptgraft import errors
     from promptgraft.ground.text import visible
 
     try:
         yield
-    except PromptgraftError as error:
-        faults = error.faults if isinstance(error, DataFormatError) else (str(error),)
+    except errors.PromptgraftError as error:
+        faults = error.faults if isinstance(error, errors.DataFormatError) else (str(error),)
         raise pytest.fail.Exception(visible("\n".join(faults)), pytrace=False) from None

@@ -63,11 +63,11 @@ def chosen_store(
     """
     if store is not None and project is not None and not (prompt and prompt.in_project):
         raise ConfigError("--project and --store: both say where the store is; leave one out")
-    from promptgraft.project.adding import open_store, store_of
+    from promptgraft.project import adding
 
     if store is None and in_project(project):
-        return store_of(project_path(project))
-    return open_store(store)
+        return adding.store_of(project_path(project))
+    return adding.open_store(store)
 
 
 def store_options(command: options.Command) -> options.Command:
@@ -130,11 +130,11 @@ def read_prompts(
 def _stored_prompt(
     context: click.Context, parameter: click.Parameter, value: str
 ) -> options.PromptName:
-    from promptgraft.overrides.parts.validation import check_key, check_ns
+    from promptgraft.overrides.parts import validation
 
     ns, _, key = value.rpartition("/")
     try:
-        return options.PromptName(check_ns(ns), check_key(key, "key"))
+        return options.PromptName(validation.check_ns(ns), validation.check_key(key, "key"))
     except InvalidIdentifierError:
         raise click.BadParameter(
             "expected `namespace/key` in lower-case letters, digits, `_` and `-`, "

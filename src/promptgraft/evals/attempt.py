@@ -23,7 +23,7 @@ from promptgraft.adapters.base import (
     evaluated,
 )
 from promptgraft.evals.aggregate import Aggregation, CaseOutcome, crashed, judged, unscored
-from promptgraft.evals.field_kinds import MESSAGES
+from promptgraft.evals.field_kinds import MESSAGES, in_usual_form
 from promptgraft.evals.metrics.judging import judge_case
 from promptgraft.evals.rows import CaseFaults, in_one_line
 from promptgraft.evals.types import (
@@ -212,15 +212,31 @@ def _conversation(case: Case, open_names: tuple[str, ...]) -> Mapping[str, objec
     )
 
 
+class _Messages(list[object]):
+    """Messages that a placeholder shows as a text, and over which a block of Jinja may loop."""
+
+    def __init__(self, messages: Sequence[object], text: str) -> None:
+        super().__init__(messages)
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), ([*self], self._text)
+
+
 def _in_words(value: object) -> object:
-    """Return a list of messages as a text with a paragraph for each; other values as they are."""
-    if not isinstance(value, (list, tuple)) or not value or not all(map(_has_role, value)):
+    """Return messages in a form that is shown with a paragraph for each; other values as such."""
+    said = in_usual_form([*value]) if isinstance(value, (list, tuple)) else None
+    if not isinstance(said, list) or not said or not all(map(_has_role, said)):
         return value
-    source = Source.of([*value])
+    source = Source.of(said)
     messages = MESSAGES.read(source.root)
     if messages is None or not source.is_right(()):
         return value
-    return _on_lines([_said(message.speaker, message.text) for message in messages])
+    words = _on_lines([_said(message.speaker, message.text) for message in messages])
+    return _Messages(said, words) if isinstance(words, str) else words
 
 
 def _has_role(value: object) -> bool:

@@ -286,7 +286,7 @@ class CaseReader:
         cases = tuple(case for case in read if case is not None)
         for line, fault, case_id in self._plain.faults_of_all():
             self.faults.add(line, fault, case_id)
-        for fault in () if self._is_table else self._plain.absent_paths():
+        for fault in self._plain.absent_paths():
             self.faults.add(1, fault)
         # The columns of a table are checked with its first row.
         for name in () if self._is_table or not cases else sorted(self._absent):
@@ -362,7 +362,7 @@ class CaseReader:
             case_id = self._id(value.get("evalId", value.get("eval_id")), node, line)
             case = read_eval_case(node, case_id=case_id, origin=origin)
         else:
-            row_value = value if self._is_table else self._plain.flattened(value)
+            row_value = self._plain.flattened(value)
             # A case without an id is told by all of its row, not by what is read of it.
             case_id = self._id(self._plain.id_of(row_value), node, line)
             row_read = attrs.evolve(node, value=row_value)

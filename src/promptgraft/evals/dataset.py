@@ -15,8 +15,15 @@ import attrs
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.case_reader import CaseFiles, CaseReader
 from promptgraft.evals.plain import Names, PlainReader
-from promptgraft.evals.rows import CaseFaults, Row, check_encoding, json_rows, jsonl_rows, yaml_rows
-from promptgraft.evals.several_files import ENDINGS, refuse_several
+from promptgraft.evals.rows import (
+    ENDINGS,
+    CaseFaults,
+    Row,
+    check_encoding,
+    json_rows,
+    jsonl_rows,
+    yaml_rows,
+)
 from promptgraft.evals.types import Case
 from promptgraft.ground.content import in_words, named
 from promptgraft.ground.files import as_path, is_file
@@ -105,6 +112,7 @@ class Dataset(Shown):
         name: its name in messages.
         source: the file that holds exactly these cases, if there is one.
         dropped: how many rows were left out because they repeat another one.
+        unsaid: columns of the input of which nothing says whether the model may see them.
 
     Raises:
         DataFormatError: there is no case, or two have the same id.
@@ -114,6 +122,7 @@ class Dataset(Shown):
     name: str = "cases"
     source: Path | None = attrs.field(default=None, eq=False)
     dropped: int = attrs.field(default=0, eq=False, kw_only=True)
+    unsaid: tuple[str, ...] = attrs.field(default=(), eq=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         faults = CaseFaults(self.name)
@@ -171,7 +180,10 @@ class Dataset(Shown):
             DataFormatError: the file is faulty (the error lists all faults), or cannot be read.
         """
         path, chosen = file_and_case(path)
-        refuse_several(path, root or Path())
+        if not is_file(path):
+            from promptgraft.evals.several_files import refuse_several  # a mistake
+
+            refuse_several(path, root or Path())
         kind = format_of(path, format)
         one_of(*DUPLICATES).hold("duplicates", duplicates)
         plain = PlainReader(
@@ -202,12 +214,13 @@ class Dataset(Shown):
         if chosen and not cases_chosen:
             near = did_you_mean(chosen, [case.id for case in cases])
             raise ConfigError(f"{path} has no case `{chosen}`{near}")
-        return cls(cases_chosen, str(path), path, dropped=reader.dropped)
+        dropped, unsaid = reader.dropped, plain.unsaid
+        return cls(cases_chosen, str(path), path, dropped=dropped, unsaid=unsaid)
 
     @classmethod
     def of(
         cls,
-        cases: Iterable[Case | Mapping[str, object]] | Frame,
+        cases: Iterable[Case | Mapping[str, object] | tuple[object, object]] | Frame,
         *,
         id: str | None = None,  # noqa: A002 - the name of the field
         input: str | Sequence[str] | None = None,  # noqa: A002 - the same
@@ -222,7 +235,8 @@ class Dataset(Shown):
         """Make a data set from cases, from mappings like the objects of a JSON file, or a table.
 
         Args:
-            cases: cases, mappings, or a table of pandas, polars, Arrow or Hugging Face
+            cases: cases; mappings; pairs of input and expected answer; examples of DSPy, whose
+                marked inputs are the input; or a table of pandas, polars, Arrow or Hugging Face
                 ``datasets``, where missing values count as absent.
             id: the column of the ids; short for ``id`` in ``fields``.
             input: the column or columns of the input; short for ``input`` in ``fields``.
@@ -258,7 +272,8 @@ class Dataset(Shown):
             images=_listed("images", images), files=_listed("files", files), data=plain.data_columns
         )
         reader = CaseReader(plain, finds_eval_cases=not fields, source=name, files=inside)
-        return cls(reader.read_all(_rows(case_list, inside, reader.faults)), name)
+        read = reader.read_all(_rows(case_list, inside, reader.faults, names_nothing=not fields))
+        return cls(read, name, unsaid=plain.unsaid)
 
     def __iter__(self) -> Iterator[Case]:
         return iter(self.cases)
@@ -277,7 +292,8 @@ class Dataset(Shown):
         Raises:
             DataFormatError: there is no such case.
         """
-        return Dataset(tuple(case for case in self.cases if case.id in ids), name)
+        chosen = tuple(case for case in self.cases if case.id in ids)
+        return Dataset(chosen, name, unsaid=self.unsaid)
 
     def _card(self) -> Card:
         critical = sum(case.critical for case in self)
@@ -314,9 +330,19 @@ def _cell(value: Json) -> str:
 
 
 def _rows(
-    given: Iterable[Case | Mapping[str, object]], files: CaseFiles, faults: CaseFaults
+    given: Iterable[object],
+    files: CaseFiles,
+    faults: CaseFaults,
+    *,
+    names_nothing: bool,
 ) -> Iterator[Row]:
-    for number, item in enumerate(given, start=1):
+    """Yield a row for each mapping; ``names_nothing`` if no column is named as a field."""
+    for number, given_item in enumerate(given, start=1):
+        item = given_item
+        if names_nothing and (isinstance(item, tuple) or hasattr(item, "with_inputs")):
+            from promptgraft.evals.foreign import as_mapping  # most cases are mappings
+
+            item = as_mapping(item)
         if isinstance(item, Case):
             faults.add(number, "expected mappings only, found a Case among them", item.id)
             continue

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
+import attrs
+
 from promptgraft.adapters.base import Usage
 from promptgraft.errors import ConfigError
 from promptgraft.evals.types import Answer, Message, Speaker, ToolUse, Turn
@@ -78,9 +80,20 @@ def are_parts(value: Json) -> TypeGuard[list[Json]]:
 
 
 def _is_part(value: object) -> bool:
-    if isinstance(value, dict):
-        return "type" in value and "role" not in value
+    said = in_usual_form(value) if isinstance(value, dict) else value
+    if isinstance(said, dict):
+        return "type" in said and "role" not in said
     return isinstance(value, (str, File))
+
+
+def in_usual_form(value: Json) -> Json:
+    """Return a message, or a list of them, with `role` and `content`; other values as they are."""
+    items = value if isinstance(value, list) else [value]
+    if all(not isinstance(item, dict) or {"role", "content"} <= item.keys() for item in items):
+        return value
+    from promptgraft.evals import foreign  # most files hold no messages of others
+
+    return foreign.in_usual_form(value)
 
 
 _PIECE: checks.Kind[str | File] = checks.Kind(_read_piece)
@@ -117,8 +130,12 @@ def said_keys(roles: tuple[str, ...], *, required: bool) -> kinds.Keys:
     }
 
 
-MESSAGES: checks.Kind[tuple[Message, ...]] = kinds.listed(
+_MESSAGES: checks.Kind[tuple[Message, ...]] = kinds.listed(
     kinds.record(_message, said_keys(tuple(_SPEAKERS), required=True), aliases={})
+)
+MESSAGES: checks.Kind[tuple[Message, ...]] = checks.Kind(
+    lambda node: _MESSAGES.read(attrs.evolve(node, value=in_usual_form(node.value))),
+    _MESSAGES.schema,
 )
 USE_KEYS = kinds.keys_of(ToolUse, special={"arguments": checks.OBJECT, "result": checks.ANYTHING})
 USE_ALIASES = {"args": "arguments"}
@@ -136,6 +153,7 @@ _SPEAKER_KEYS = {"role", "from"}
 
 
 def _read_turns(node: Node) -> tuple[Turn, ...] | None:
+    node = attrs.evolve(node, value=in_usual_form(node.value))
     # Turns of our own name no speaker.
     if any(
         isinstance(item.value, dict) and _SPEAKER_KEYS & item.value.keys() for item in node.items()

@@ -5,6 +5,7 @@ Keys may be in snake_case or camelCase; a key whose value is null counts as abse
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -55,6 +56,7 @@ _SHAPES: Mapping[str, tuple[type, ...]] = {
 _COMMON = (*_SHAPES, "hints", "critical")
 # Parameters may have any name, but one this similar to the name of a field is a typing mistake.
 _TYPING_MISTAKE = 0.87
+_MISSPELLED = 0.8
 _MOST_COMPARED = 1_000
 """Different keys that are compared with the names of fields, which is slow."""
 # An export has that many columns beside those that a case needs.
@@ -116,10 +118,10 @@ class PlainReader:
         self._similar: dict[str, str] = {}
         # Unknown keys without a mend of their own; the first row that has one names it.
         self._reported: set[str] = set()
-        # The columns of the first case whose use is not said, unless code takes what it needs; and
-        # whether any case has an answer.
-        self._unsaid: list[str] | None = None if parameters is None else []
+        # The columns of the first case whose use is not said, and whether any case has an answer.
+        self._unsaid: tuple[str, ...] = ()
         self._has_expected = False
+        self._reads_all = parameters is None
         # Line and id of the cases that have an `input`, and of those that have parameters.
         self._forms: dict[bool, list[tuple[int, str]]] = {True: [], False: []}
 
@@ -137,7 +139,12 @@ class PlainReader:
 
     def flattened(self, row: dict[str, Json]) -> dict[str, Json]:
         """Return a row with a column for each path, such as ``inputs.question``, that it has."""
-        return self._paths.flattened(row, self._named | self._read)
+        visible = self._named | self._read
+        if not self._cells:
+            return self._paths.flattened(row, visible)
+        opened = {key: _opened(value) for key, value in row.items() if key in self._paths.roots}
+        flat = self._paths.flattened(row | opened, visible)
+        return {key: row[key] if flat[key] is opened.get(key) else flat[key] for key in flat}
 
     def absent_paths(self) -> Iterator[str]:
         """Yield a fault for each path that no row has; a row without its input has one already."""
@@ -181,6 +188,9 @@ class PlainReader:
     def check_columns(self, value: Mapping[str, Json], node: Node) -> None:
         """Note the columns that are named and do not exist in a table with these columns."""
         for name in sorted(self._named - value.keys()):
+            if root_of(name) in value:  # a path into the JSON of its cells
+                continue
+            self._paths.absent.discard(name)
             near = did_you_mean(name, list(value))
             columns = f"; columns: {listed_keys(value)}; name one of them in `fields` or `keep`"
             node.fault(f"there is no column {shown(name)}{near}{columns}")
@@ -200,10 +210,12 @@ class PlainReader:
         value_given: Input = last.user
         if turns:
             self._refuse_beside_turns(node, rest)
-        elif field_kinds.are_parts(input_value):
-            value_given = field_kinds.CONTENT.read(nodes["input"])
         elif isinstance(input_value, list):
-            value_given = self._last_message(nodes["input"], conversation)
+            self._refuse_unknown(node, rest)
+            if field_kinds.are_parts(input_value):
+                value_given = field_kinds.CONTENT.read(nodes["input"])
+            else:
+                value_given = self._last_message(nodes["input"], conversation)
         elif turns == ():
             value_given = self._input(node, nodes, rest)
             if not self._whole and (value_given or "input" in nodes):
@@ -247,15 +259,17 @@ class PlainReader:
                 what = f"`{column}` here, but parameters in {count}"
             for line, case_id in min(parts, whole, key=len):
                 yield line, f"{what}; use one of both", case_id
-        elif parts and self._unsaid and not self._has_expected:
-            # The answer would be shown, too.
+        elif parts and self.unsaid and not self._reads_all:
             line, case_id = parts[0]
-            what = f"nothing says whether the model may see {_quoted(self._unsaid)}"
-            mend = (
-                "name the answer or the input with `fields: {expected: COLUMN}` or `fields: "
-                "{input: [COLUMN, ...]}`, in Python with `Dataset.of(CASES, label=COLUMN)`"
-            )
-            yield line, f"{what}; {mend}", case_id
+            yield line, unsaid_fault(self.unsaid), case_id
+
+    @property
+    def unsaid(self) -> tuple[str, ...]:
+        """The columns of which nothing says whether the model may see them.
+
+        One of them may be the answer; none if cases have an answer.
+        """
+        return () if self._has_expected else self._unsaid
 
     def _sorted_out(self, node: Node) -> tuple[dict[str, Node], list[str]]:
         """Return the nodes of the fields, and the keys of all other members."""
@@ -296,8 +310,11 @@ class PlainReader:
         said["context"] = (*(said.get("context") or ()), *messages[:-1])
         return messages[-1].text
 
-    def _meant(self, key: str) -> str:
-        if column := nearest(key, self._columns):
+    def _meant(self, key: str, there: Collection[str]) -> str:
+        """Return which column, that is not ``there``, a key may mean; empty if none."""
+        absent = [column for column in self._columns if column not in there]
+        longer = (column for column in absent if key.startswith(f"{column}_"))
+        if column := nearest(key, absent, cutoff=_MISSPELLED) or next(longer, ""):
             field = self._columns[column]
             if field != column:
                 return f" (`fields` has `{field}: {column}`; did you mean `{field}: {key}`?)"
@@ -336,23 +353,26 @@ class PlainReader:
     def _refuse_unknown(self, node: Node, keys: Sequence[str]) -> None:
         """Note keys that nothing reads; one line has all whose mend is the same."""
         strangers = list[str]()
+        there = node.members()
+        # What has no value is read nowhere, as in exports of classes.
+        keys = [key for key in keys if key in there]
         for key in keys[:_MOST_UNKNOWN]:
-            if meant := self._compared(key, self._unknown, self._meant):
+            if meant := self._compared(key, self._unknown, lambda key: self._meant(key, there)):
                 node.member(key).fault(f"unknown key{meant}, or put it into `keep`")
             elif key not in self._reported:
                 strangers.append(key)
         self._reported.update(strangers)
         if len(strangers) == 1:
             node.member(strangers[0]).fault(
-                "unknown key; name it in `keep`, or among those of `input` in `fields`, or take "
-                "it out"
+                "unknown key; name it in `keep`, or in `fields` as `expected` or among those of "
+                "`input`, or take it out"
             )
         elif strangers:
             keys_named = _quoted(strangers)
             line = f"keep: [{', '.join(map(_in_list, strangers))}]"
             node.fault(
-                f"unknown keys {keys_named}; `{line}` hides them from the model, and those of "
-                "`input` in `fields` are shown to it"
+                f"unknown keys {keys_named}; `{line}` hides them from the model; in `fields`, "
+                "`expected` names the answer and `input` what is shown"
             )
         if len(keys) > _MOST_UNKNOWN:
             node.fault(f"{len(keys) - _MOST_UNKNOWN:,} more unknown keys")
@@ -392,8 +412,10 @@ class PlainReader:
         if not rest:
             node.fault("expected the key `input`, found none")
         is_first = not any(self._forms.values())
-        if len(rest) > 1 and is_first and self._unsaid is not None:
-            self._unsaid = [key for key in rest if key not in self._read][:_MOST_UNKNOWN]
+        # A single column is the input, unless it is a chat with its answer.
+        if is_first and (len(rest) > 1 or any(_is_answered(node.member(key)) for key in rest)):
+            unsaid = [key for key in rest if key not in self._read]
+            self._unsaid = tuple(unsaid[:_MOST_UNKNOWN])
         return {key: node.member(key).value for key in rest}
 
     def _near(self, key: str) -> str:
@@ -401,6 +423,31 @@ class PlainReader:
         near = nearest(key, FIELDS, cutoff=_TYPING_MISTAKE)
         # The prompt reads it, or it is a field whose name is that of a parameter here.
         return "" if key in self._read or key == near else near
+
+
+def _opened(cell: Json) -> Json:
+    """Return the object or list of which a cell holds the JSON; other cells as they are."""
+    if isinstance(cell, str) and cell.lstrip()[:1] in ("{", "["):
+        with contextlib.suppress(DataFormatError):
+            return parse_json(cell, where="")
+    return cell
+
+
+def unsaid_fault(columns: Sequence[str]) -> str:
+    """Return what is wrong with columns that the model may be shown though nothing says so."""
+    return (
+        f"nothing says whether the model may see {_quoted(columns)}; name the answer or the input "
+        "with `fields: {expected: COLUMN}` or `fields: {input: [COLUMN, ...]}`, or the messages of "
+        "a chat with `fields: {turns: COLUMN}`, in Python with `Dataset.of(CASES, label=COLUMN)`"
+    )
+
+
+def _is_answered(node: Node) -> bool:
+    """Return whether a value is the messages of a chat, of which the last is the assistant's."""
+    match field_kinds.in_usual_form(node.value):
+        case [*_, {"role": "assistant" | "model"} | {"from": "gpt" | "assistant"}]:
+            return True
+    return False
 
 
 def _quoted(keys: Sequence[str]) -> str:

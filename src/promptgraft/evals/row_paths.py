@@ -17,12 +17,14 @@ class RowPaths:
     """The paths among the ``names`` of columns, and which of them rows have.
 
     Attributes:
+        roots: the first keys of the paths.
         nested: the paths that some row has.
         absent: the paths that no row has had so far.
     """
 
     def __init__(self, names: Collection[str]) -> None:
         self._paths = tuple(sorted(name for name in names if "." in name))
+        self.roots = frozenset(map(root_of, self._paths))
         self.absent = set(self._paths)
         self.nested: set[str] = set()
         self._there: dict[str, None] = {}

@@ -28,6 +28,9 @@ from promptgraft.ground.strict.nodes import decoded, read_text, unreadable
 from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import read_yaml
 
+ENDINGS = {f".{kind}": kind for kind in ("jsonl", "json", "csv", "yaml", "parquet")}
+"""The formats of files of cases, by ending."""
+ENDINGS |= {".ndjson": "jsonl", ".tsv": "csv", ".yml": "yaml"}
 MOST_SHOWN = 20
 _MOST_IN_ONE_LINE = 10
 _MOST_REPEATED = 3

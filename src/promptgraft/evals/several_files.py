@@ -10,11 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from promptgraft.errors import DataFormatError
+from promptgraft.evals.rows import ENDINGS
 from promptgraft.ground.files import is_file
-
-ENDINGS = {f".{kind}": kind for kind in ("jsonl", "json", "csv", "yaml", "parquet")}
-"""The formats of files of cases, by ending."""
-ENDINGS |= {".ndjson": "jsonl", ".tsv": "csv", ".yml": "yaml"}
 
 _PATTERN = re.compile(r"[*?[]")
 _SETS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation"}

@@ -71,6 +71,9 @@ def csv_rows(
             mend = "name it in the header, or leave it out, in pandas with `to_csv(index=False)`"
             what = f"a cell is in a column without a name, beside {named} with one"
             faults.add(line, f"{what}; {mend}{title}")
+        elif [cell.strip() for cell in cells] == columns:
+            # Of files that were joined, each begins with one.
+            faults.add(line, "the header once more; take it out")
         else:
             yield Row(line, {n: c for n, c in zip(columns, cells, strict=True) if n})
 

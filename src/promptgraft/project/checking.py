@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -410,7 +411,7 @@ class Trial:
 
     Attributes:
         faults: metrics that fail on the expected answer, as on the empty one.
-        warnings: metrics that fail on one of both.
+        warnings: metrics that fail on one of both, or compare data letter by letter.
         unchecked: metrics that were not tried, and why.
     """
 
@@ -444,6 +445,8 @@ def tried_metrics(metrics: Sequence[Metric], cases: Iterable[Case]) -> Trial:
         elif empty or expected:
             what = "an empty answer" if empty else "the expected answer"
             warnings.append(f"fails on {what}, and such an answer ends a run: {empty or expected}")
+        else:
+            warnings.extend(_of_letters(metric, case, chosen))
     return Trial(faults=tuple(faults), warnings=tuple(warnings), unchecked=tuple(unchecked))
 
 
@@ -451,19 +454,55 @@ def _is_plain(case: Case) -> bool:
     return case.expected is not None and not case.turns
 
 
+def _of_letters(metric: Metric, case: Case, cases: Sequence[Case]) -> Iterator[str]:
+    """Yield a line if all expected answers are texts of data whose layout decides the score."""
+    there = [case.expected for case in cases if case.expected is not None]
+    if any(_otherwise(expected) is None for expected in there):
+        return
+    told, otherwise = (
+        verdict_on(metric, case, _answer(said))
+        for said in (case.expected, _otherwise(case.expected))
+    )
+    if told.score and otherwise.score == 0:
+        yield (
+            f"metric `{metric.name}` compares letters, and all expected answers are data in texts, "
+            f"such as {brief(case.expected)}: the same data written otherwise scores 0; "
+            "`json_match` compares objects; a list of accepted texts is a list in a file of JSONL, "
+            "and `fields` may name a path into a column"
+        )
+
+
+def _otherwise(value: Json) -> str | None:
+    """Return the same data in another layout than in a text; None for other texts and values."""
+    if not isinstance(value, str) or value.strip()[:1] not in {"[", "{", '"'}:
+        return None
+    try:
+        data = json.loads(value)
+    except ValueError:
+        try:
+            data = ast.literal_eval(value.strip())  # as pandas writes lists
+        except (MemoryError, RecursionError, SyntaxError, ValueError):
+            return None
+    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, indent=1)
+
+
 def _fault(metric: Metric, case: Case, said: object) -> str:
     """Return how a metric fails on an answer; empty if it does not."""
-    text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
-    answer = Answer(text=text, usage=_USAGE, cost=Decimal(0), seconds=0.0)
-    if not isinstance(said, str):
-        answer = attrs.evolve(answer, output=json.loads(text))
     try:
-        verdict_on(metric, case, answer)
+        verdict_on(metric, case, _answer(said))
     except CallerError as error:
         return str(error)
     except PromptgraftError:  # of what a metric calls, such as a server that is down
         return ""
     return ""
+
+
+def _answer(said: object) -> Answer:
+    text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+    answer = Answer(text=text, usage=_USAGE, cost=Decimal(0), seconds=0.0)
+    if not isinstance(said, str):
+        answer = attrs.evolve(answer, output=json.loads(text))
+    return answer
 
 
 def sent_variables(project: Project) -> Iterator[str]:

@@ -17,11 +17,12 @@ from promptgraft.adapters.abilities import needs_choices
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.adapters.named import named_adapter
 from promptgraft.algorithms import algorithm
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.dataset import Dataset, Splits
 from promptgraft.evals.metrics import load_metrics
 from promptgraft.evals.metrics.functions import Judge, Python
 from promptgraft.evals.metrics.judging import check_metrics
+from promptgraft.evals.plain import unsaid_fault
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.frames import Frame, is_frame
 from promptgraft.ground.serde import did_you_mean, shown
@@ -218,7 +219,6 @@ NAMESPACE = "texts"
 """The namespace of prompts that are made of plain texts."""
 
 _INPUT = "input"
-_PAIR = 2
 _CASES_PER_LABEL = 2
 # A dollar sign that begins no placeholder, such as that of `$5`.
 _LITERAL_DOLLAR = re.compile(r"(?<!\$)\$(?!\$|\{?[_a-zA-Z])")
@@ -233,9 +233,12 @@ def splits_of(cases: Examples, reads: Collection[str] | None = None) -> Splits:
         ConfigError: they are no cases.
         DataFormatError: they are faulty or too few; the error lists all faults.
     """
-    if isinstance(cases, Splits):
-        return cases
-    return Splits.by_ratio(_dataset_of(cases, reads))
+    splits = cases if isinstance(cases, Splits) else Splits.by_ratio(_dataset_of(cases, reads))
+    if reads is not None:
+        for part in splits.parts().values():
+            if unsaid := [name for name in part.unsaid if name not in reads]:
+                raise DataFormatError(f"{part.name}: {unsaid_fault(unsaid)}")
+    return splits
 
 
 def names_read(prompt: Source) -> frozenset[str] | None:
@@ -264,20 +267,11 @@ def _dataset_of(cases: Any, reads: Collection[str] | None) -> Dataset:
             return cases
         case str() | Path():
             return Dataset.load(cases, parameters=reads)
-    if isinstance(cases, Mapping) or is_frame(cases):
-        return Dataset.of(cases, parameters=reads)
-    if not isinstance(cases, Iterable):
+    if not (isinstance(cases, Iterable) or is_frame(cases)):
         raise ConfigError(
             f"cases: expected a file, a Dataset, Splits or a list of cases, found {shown(cases)}"
         )
-    return Dataset.of([_as_case(case) for case in cases], parameters=reads)
-
-
-def _as_case(case: Any) -> Any:
-    """Return a pair of input and expected answer as a mapping; leave other cases to the reader."""
-    if isinstance(case, tuple) and not hasattr(case, "_fields") and len(case) == _PAIR:
-        return {"input": case[0], "expected": case[1]}
-    return case
+    return Dataset.of(cases, parameters=reads)
 
 
 def metrics_of(metrics: Scoring) -> tuple[Metric, ...]:

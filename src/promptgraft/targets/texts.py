@@ -19,7 +19,6 @@ from promptgraft.ground.text import raised
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.prompt.rendered import RenderedPrompt
-from promptgraft.prompt.sdk_replies import answer_in
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import Placeholders, TextsPrompt, texts_in
 from promptgraft.runtime.deadline import Deadline
@@ -302,7 +301,10 @@ def response_with(value: Any, where: str) -> PromptResponse[Any]:
     """
     if isinstance(value, PromptResponse):
         return value
-    value = answer_in(value)
+    if type(value) is not str:
+        from promptgraft.prompt.sdk_replies import answer_in  # most functions return a text
+
+        value = answer_in(value)
     if isinstance(value, str):
         # A string of a class of its own, such as an option of an Enum, is an object too.
         output = None if type(value) is str else value

@@ -32,8 +32,8 @@ class OptimizerImporter(Importer):
     def recognizes(cls, path: Path, value: Json) -> float:
         if not isinstance(value, dict):
             return 0
-        # Of an object that is nobody's, the faults say what an `optimizer.json` has.
-        return 1 if _KEYS & value.keys() else 0.1
+        # By its name, so that the faults say what is missing.
+        return 1 if _KEYS & value.keys() else 0.1 * (path.name == "optimizer.json")
 
     @classmethod
     def convert(cls, path: Path, options: ImportOptions, notes: Notes) -> ImportedProject:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Awaitable, Callable, Mapping
-from typing import ClassVar, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import ClassVar, Protocol, TypeAlias, TypeGuard
 
 import attrs
 
@@ -25,7 +25,6 @@ from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 
 
-@runtime_checkable
 class ScoredObject(Protocol):
     """An object with a score and a reason, such as a prediction of DSPy."""
 
@@ -37,10 +36,13 @@ Outcome: TypeAlias = (
     bool | float | tuple[bool | float, str] | Mapping[str, object] | ScoredObject | Verdict
 )
 """A score from 0 to 1 or a boolean, alone, with a reason in a pair, or as ``score`` and
-``feedback`` of a mapping or an object; or a whole verdict."""
+``feedback`` of a mapping or an object, where the reason may be called ``reason`` or ``comment``; or
+a whole verdict."""
 Judge: TypeAlias = Callable[[Case, Answer], Outcome | Awaitable[Outcome]]
 
 
+_REASONS = ("feedback", "reason", "comment")
+"""What DSPy, deepeval and LangSmith call the reason of a score."""
 _OF_OTHERS = frozenset(
     (
         *("actual", "answer", "answers", "completion", "completions", "expected", "generated"),
@@ -134,11 +136,13 @@ def _given(outcome: object) -> tuple[object, ...]:
     if isinstance(outcome, tuple):
         return outcome
     if isinstance(outcome, Mapping):
-        # Other keys would be lost without a word.
-        is_known = outcome.keys() <= {"score", "feedback"} and "score" in outcome
-        return (outcome["score"], outcome.get("feedback") or "") if is_known else ()
-    if isinstance(outcome, ScoredObject):
-        return outcome.score, outcome.feedback or ""
+        # Other keys would be lost without a word; `key` is what LangSmith calls the metric.
+        is_known = outcome.keys() <= {"score", "key", *_REASONS} and "score" in outcome
+        reasons = (outcome.get(name) for name in _REASONS)
+        return (outcome["score"], next(filter(None, reasons), "")) if is_known else ()
+    reasons = (getattr(outcome, name) for name in _REASONS if hasattr(outcome, name))
+    if hasattr(outcome, "score") and (said := [*reasons]):
+        return outcome.score, next(filter(None, said), "")
     return outcome, ""
 
 

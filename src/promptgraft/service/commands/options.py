@@ -80,9 +80,10 @@ def sending_webhooks(manager: JobManager, file: str | None) -> Iterator[None]:
     if file is None:
         yield
         return
-    from promptgraft.service.jobs.webhooks import WebhookSender, read_webhooks
+    from promptgraft.service.jobs import webhooks
 
-    sender, ending = WebhookSender(manager.database, read_webhooks(file)), threading.Event()
+    sender = webhooks.WebhookSender(manager.database, webhooks.read_webhooks(file))
+    ending = threading.Event()
     thread = threading.Thread(target=sender.run, args=(ending,), name="webhooks", daemon=True)
     thread.start()
     try:
