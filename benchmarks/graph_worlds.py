@@ -50,6 +50,7 @@ WORDS = 16
 TRAINING, VALIDATION = 100, 40
 WORKER_ERRS, READER_ERRS, FORGETS = 0.1, 0.1, 0.03
 MOST_WORDS = 3
+_PART = re.compile(r"\*\*(P\d+):\*\* (\S+)\n\n```\n(.*?)\n```", re.DOTALL)
 _WRONG = re.compile(r"wrong-\w+")
 _BEFORE = re.compile(r"\*\*(S\d+):\*\*[^`]*```\n(.*?)\n```", re.DOTALL)
 _NEED = re.compile(r"needs (\w+)")
@@ -209,12 +210,29 @@ class Reader:
             case "write-patch":
                 text = self.rewritten(_unfenced(bound["current"]), _NEED.findall(bound["problems"]))
                 return _block({"text": text, "why": "it lacks words"})
-        lacked: list[str] = []
-        for example in bound["examples"].split("### Example ")[1:]:
-            steps, _, feedback = example.partition("**Feedback:**")
-            given, _, answered = steps.partition("was given:")[2].partition("It answered:")
-            lacked += self.own_needs(feedback, [(given, answered)])
+            case "reflect-prompt":
+                return "\n".join(
+                    f"```{name}\n{self.rewritten(text, self._lacked(bound['examples'], mark))}\n```"
+                    for mark, name, text in _PART.findall(rendered.text)
+                )
+        lacked = self._lacked(bound["examples"], "this part")
         return f"```instruction\n{self.rewritten(_unfenced(bound['current']), lacked)}\n```"
+
+    def _lacked(self, examples: str, mark: str) -> list[str]:
+        """Return what the node of a part lacked in the examples of a question."""
+        lacked: list[str] = []
+        for example in examples.split("### Example ")[1:]:
+            shown, _, feedback = example.partition("**Feedback:**")
+            for step, said in re.findall(
+                rf"- step (\d+):.*made with {mark},.* answered (.+)", shown
+            ):
+                _, _, given = shown.partition(f"Step {step} was given:")
+                output = shown.partition("**Output:**")[2].partition("**Steps:**")[0]
+                answered = output if said == "the output" else said
+                lacked += self.own_needs(
+                    feedback, [(_unfenced(given.split("\n```\n\n")[0]), answered)]
+                )
+        return lacked
 
     def _blame_step(self, bound: Mapping[str, str]) -> Mapping[str, object]:
         given, _, said = bound["steps"].partition("**Output:**")

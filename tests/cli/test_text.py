@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptgraft.cli.output import Screen, spell_for_encoding
+from promptgraft.cli.panel import sparkline
 from promptgraft.ground.text import (
     aligned,
     counted,
@@ -21,7 +22,6 @@ from promptgraft.ground.text import (
     moment,
     score,
     short_count,
-    sparkline,
     visible,
     visible_line,
 )

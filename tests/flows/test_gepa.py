@@ -126,10 +126,10 @@ def test_the_reflector_sees_the_place_of_the_node_and_its_own_steps() -> None:
     surroundings = attrs.evolve(context(), reflection_adapter=ScriptedAdapter(note))
     GepaOptimizer(surroundings, settings(rollout_budget=20, additions=())).optimize(GRAPH)
     [about] = [one for one in questions if "support/tickets/facts#instruction" in one][:1]
-    assert "- step 2.1.1: facts, after 1, made with this part" in about
-    assert "- step 3: writer, after 2.1.1, 2.2.1\n" in about
+    own = "- step 2.1.1: facts, after 1, made with this part, answered `Say facts.`\n"
+    assert own in about
+    assert "- step 3: writer, after 2.1.1, 2.2.1, answered the output\n" in about
     assert 'Step 2.1.1 was given:\n\n```\n{\n  "text": "Say router. ticket' in about
-    assert "It answered:\n\n```\nSay facts.\n```" in about
     assert "Step 2.2.1 was given" not in about
 
 
@@ -188,7 +188,10 @@ def test_the_reflector_sees_which_node_took_the_only_step_of_an_answer(additions
 
     question = questions_of(attrs.evolve(GRAPH, flow=flow), additions=additions)[0]
     made_with = "this part" if not additions else "P1"
-    assert f"**Steps:**\n\n- step 1: facts, made with {made_with}\n\n" in question
+    assert (
+        f"**Steps:**\n\n- step 1: facts, made with {made_with}, answered `Say facts.`\n\n"
+        in question
+    )
     assert 'Step 1 was given:\n\n```\n{\n  "text": "Ticket: ticket ' in question
     assert ("**Steps:**\n\n- step 1: tone" in question) == bool(additions)  # it is about both
 
@@ -196,7 +199,9 @@ def test_the_reflector_sees_which_node_took_the_only_step_of_an_answer(additions
 def test_the_reflector_sees_texts_of_the_only_step_once() -> None:
     graph = attrs.evolve(GRAPH, flow=lambda run, ticket: run.ask("writer", ticket))
     question = questions_of(graph)[0]
-    assert "**Steps:**\n\n- step 1: writer, made with this part\n\n**Feedback:**" in question
+    [steps] = question.split("**Steps:**")[1].split("**Feedback:**")[:1]
+    only = "- step 1: writer, made with this part, given the input, answered the output"
+    assert steps.strip() == only
 
 
 def test_the_reflector_sees_on_what_a_function_of_the_flow_failed() -> None:
@@ -207,8 +212,9 @@ def test_the_reflector_sees_on_what_a_function_of_the_flow_failed() -> None:
     question = questions_of(graph)[0]
     assert "- step 2: count, after 1, failed\n" in question
     assert (
-        "Step 2 was given:\n\n```\nSay facts.\n```\n\nIt failed: ValueError: invalid literal"
-    ) in question
+        "Step 2 was given:\n\n```\nSay facts.\n```\n\nStep 2 failed:\n\n```\nValueError:"
+        in question
+    )
 
 
 def test_one_question_is_about_all_nodes_that_failures_passed_and_mends_them_together() -> None:
@@ -232,8 +238,26 @@ def test_one_question_is_about_all_nodes_that_failures_passed_and_mends_them_tog
     ] == [(f"P{number}", node) for number, node in enumerate(WANTED, start=1)]
     assert "one or several; their names begin with the prompt that each belongs to:" in question
     assert "\nsupport/tickets/router section " in question  # what stays as it is
-    assert "- step 2.1.1: facts, after 1, made with P2\n" in question
-    assert "- step 3: writer, after 2.1.1, 2.2.1, made with P4\n" in question
+    assert "- step 1: router, made with P1, given the input, answered `Say router.`\n" in question
+    assert "- step 2.1.1: facts, after 1, made with P2, answered `Say facts.`\n" in question
+    assert "- step 3: writer, after 2.1.1, 2.2.1, made with P4, answered the output\n" in question
+
+
+def test_a_question_has_room_for_the_texts_of_all_nodes() -> None:
+    def flow(run: Run, ticket: Ticket) -> str:
+        answers = [ticket.text]
+        for node in WANTED:
+            answers.append(f"{node} saw {answers[-1]} {'long ' * 2_000}")
+            run.ask(node, Ticket(f"{answers[-1]} end of {node}"))
+        return "none"
+
+    question = questions_of(attrs.evolve(GRAPH, flow=flow), additions=["whole_prompt"])[0]
+    steps = question.split("**Steps:**")[1].split("**Feedback:**")[0]
+
+    for number, node in enumerate(WANTED, start=1):
+        assert f'Step {number} was given:\n\n```\n{{\n  "text": "{node} saw' in steps
+        assert f"end of {node}" in steps
+    assert len(steps) <= 6_000
 
 
 def branching() -> Graph:

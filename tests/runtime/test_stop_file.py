@@ -12,7 +12,8 @@ import pytest
 
 from promptgraft.errors import ConfigError, RunCancelledError, StopFileFoundError
 from promptgraft.runtime import Cancellation, Deadline, event_loop
-from promptgraft.runtime.deadline import StopFileCancellation, as_ended, remove_left_over
+from promptgraft.runtime.deadline import StopFileCancellation, remove_left_over
+from promptgraft.runtime.futures import as_ended
 
 
 def test_a_file_sets_it_once_it_is_there(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Self, TypedDict, Unpack
@@ -27,7 +27,6 @@ from promptgraft.ground.text import (
     duration,
     score,
     short_count,
-    sparkline,
     visible_line,
 )
 from promptgraft.runs import RunHistory
@@ -36,6 +35,22 @@ from promptgraft.search.notices import Event
 _WIDEST = 76
 _SECONDS_BETWEEN_FRAMES = 0.1
 SECONDS_BETWEEN_TICKS = 0.5
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """Return at most ``width`` values, including the first and the last, as a row of bars.
+
+    Empty if all values are equal.
+    """
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    if low == high or width < 2:
+        return ""
+    count = min(width, len(values))
+    sampled = (values[round(at * (len(values) - 1) / (count - 1))] for at in range(count))
+    return "".join(
+        _BARS[round((value - low) / (high - low) * (len(_BARS) - 1))] for value in sampled
+    )
 
 
 class Drawn(TypedDict, total=False):
@@ -149,7 +164,7 @@ def line(text: str, style: str = "") -> Text:
 _ROWS = 7
 _FRAME = 2
 _MOST_EVENTS = 4
-_BARS = 24
+_CURVE = 24
 
 
 class PanelProgress(LivePanel, progress.Progress):
@@ -201,7 +216,7 @@ class PanelProgress(LivePanel, progress.Progress):
         if gained:
             text.append(f" ({gained})")
         if not self._console.options.ascii_only:
-            text.append(f"  {sparkline(run.curve, _BARS)}", "cyan")
+            text.append(f"  {sparkline(run.curve, _CURVE)}", "cyan")
         return text
 
     def _time(self) -> str:
@@ -283,7 +298,7 @@ class EvalPanel(LivePanel, progress.EvalProgress):
             self.draw()
 
     def rows(self) -> Iterator[tuple[str, RenderableType]]:
-        curve = "" if self._console.options.ascii_only else sparkline(self._means, _BARS)
+        curve = "" if self._console.options.ascii_only else sparkline(self._means, _CURVE)
         mean = score(self._means[-1]) if self._means else "not known yet"
         yield "mean score", line(f"{mean}  {curve}")
         yield "answers", bar(self._done, self._total)

@@ -32,8 +32,9 @@ from promptgraft.ground.strict.checks import COUNT, instance
 from promptgraft.ground.text import score
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import plays_turns
-from promptgraft.runtime.deadline import Deadline, as_ended
+from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import check_may_wait
+from promptgraft.runtime.futures import as_ended
 from promptgraft.runtime.session import SessionProtocol
 
 Plan = Sequence[tuple[Case, Prompt[object], int]]

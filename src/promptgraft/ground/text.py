@@ -30,7 +30,6 @@ SPACELESS = (
 )
 """Letters of scripts that put no spaces between words, for a character class."""
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
-_BARS = "▁▂▃▄▅▆▇█"
 _SPLIT_PAIR = re.compile(r"[\ud800-\udbff][\udc00-\udfff]")
 
 
@@ -140,21 +139,6 @@ def dollars(amount: Decimal | None) -> str:
     if amount is None:
         return "unknown price"
     return f"${amount:,.2f}" if amount * 10 >= 1 or not amount else f"${amount:.4f}"
-
-
-def sparkline(values: Sequence[float], width: int) -> str:
-    """Return at most ``width`` values, including the first and the last, as a row of bars.
-
-    Empty if all values are equal.
-    """
-    low, high = min(values, default=0.0), max(values, default=0.0)
-    if low == high or width < 2:
-        return ""
-    count = min(width, len(values))
-    sampled = (values[round(at * (len(values) - 1) / (count - 1))] for at in range(count))
-    return "".join(
-        _BARS[round((value - low) / (high - low) * (len(_BARS) - 1))] for value in sampled
-    )
 
 
 def duration(seconds: float) -> str:

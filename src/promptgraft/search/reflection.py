@@ -10,7 +10,6 @@ import attrs
 
 from promptgraft.adapters.abilities import sees_images
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.evals.types import Step
 from promptgraft.ground.content import Image, files_in, names_in
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, digest_json
@@ -26,9 +25,12 @@ from promptgraft.targets.text_lines import HOW_TO_EDIT, LONG_CHARS
 from promptgraft.targets.types import GepaExample, ModuleDescription, RolloutRecord
 
 _MAX_PROBLEM_CHARS = 2_000
-_OWN_STEPS = 3
-# Seven texts, with the words around them.
-_STEP_CHARS = (STEPS_CHARS - 600) // (2 * _OWN_STEPS + 1)
+_SHORT_CHARS = 80
+_MOST_TEXTS = 10
+_AROUND_CHARS = 60
+"""The words and the fence around a text of a step."""
+_OWN_STEPS, _STEP_CHARS = 3, 771
+"""Of digests."""
 _IN_SHORT = ("more", "kept", "tried")
 """What follows from answers that the run has recorded before."""
 _WRAPPING = 1_000
@@ -140,7 +142,8 @@ def examples_of(
         if record.tool_trace_repr:
             texts.append(f"**Trace:**\n\n{fenced(record.tool_trace_repr)}")
         if len(record.steps) > (1 if for_digest else 0):
-            texts.append(f"**Steps:**\n\n{_steps(record, parts, for_digest=for_digest)}")
+            steps = (_steps_of_digest if for_digest else _steps)(record, parts)
+            texts.append(f"**Steps:**\n\n{steps}")
         texts.append(f"**Feedback:**\n\n{fenced(feedback.feedback)}")
         if feedback.eval_trace:
             texts.append(f"**Evaluation log:**\n\n{fenced(feedback.eval_trace)}")
@@ -152,29 +155,67 @@ def examples_of(
     return "\n\n".join(texts)
 
 
-def _steps(record: RolloutRecord, parts: Mapping[str, str], *, for_digest: bool) -> str:
-    """Return an outline of steps, and what those that ``parts`` made or that failed were given."""
+def _steps(record: RolloutRecord, parts: Mapping[str, str]) -> str:
+    """Return an outline of steps, and what those that ``parts`` made or that failed were given.
+
+    Short answers stand in the outline, and nothing is shown twice, so that all steps have room.
+    """
     outline: list[str] = []
-    relevant: list[Step] = []
+    texts: list[tuple[str, str]] = []
     for step in record.steps:
         made_with = [parts[part] for part in step.parts if part in parts]
-        failed = bool(step.error) and not for_digest
+        is_told = bool(made_with or step.error)
+        given = "the input" if step.input == record.inputs_repr else ""
+        answered = _answered(step.output, record.output_repr)
+        notes = {
+            "after": ", ".join(step.after),
+            "made with": ", ".join(made_with),
+            "given": given if is_told else "",
+            "answered": answered,
+        }
+        line = [f"- step {step.id}: {step.node}"]
+        line += [f"{word} {note}" for word, note in notes.items() if note]
+        outline.append(", ".join([*line, *(["failed"] if step.error else [])]))
+        told = {
+            "was given": "" if given else step.input,
+            "failed": step.error,
+            "answered": "" if answered else step.output,
+        }
+        texts += [
+            (f"Step {step.id} {word}:", text) for word, text in told.items() if text and is_told
+        ]
+    if len(texts) > _MOST_TEXTS:
+        texts = [*texts[: _MOST_TEXTS // 2], *texts[-_MOST_TEXTS // 2 :]]
+    shown = clip("\n".join(outline), STEPS_CHARS // 3)
+    limit = (STEPS_CHARS - len(shown)) // max(len(texts), 1) - _AROUND_CHARS
+    blocks = [f"{head}\n\n{fenced(clip(text, limit))}" for head, text in texts]
+    return "\n\n".join([shown, *blocks])
+
+
+def _answered(output: str, whole: str) -> str:
+    """Return what a step answered, if it needs no block of its own; else an empty text."""
+    if output == whole:
+        return "the output" if whole else ""
+    is_short = len(output) <= _SHORT_CHARS and output.isprintable() and "`" not in output
+    return f"`{output}`" if output and is_short else ""
+
+
+def _steps_of_digest(record: RolloutRecord, parts: Mapping[str, str]) -> str:
+    """Return the steps as questions once showed them, which is what journals have digested."""
+    made = [(step, [parts[part] for part in step.parts if part in parts]) for step in record.steps]
+    outline: list[str] = []
+    for step, made_with in made:
         notes = {"after": step.after, "made with": made_with}
         told = [f"{word} {', '.join(names)}" for word, names in notes.items() if names]
-        line = [f"- step {step.id}: {step.node}", *told, *(["failed"] if failed else [])]
-        outline.append(", ".join(line))
-        # The texts of a step that is the whole rollout are shown above.
-        is_whole = (step.input, step.output) == (record.inputs_repr, record.output_repr)
-        if failed or (made_with and (for_digest or not is_whole)):
-            relevant.append(step)
+        outline.append(", ".join([f"- step {step.id}: {step.node}", *told]))
     shown_steps = [
         f"Step {step.id} was given:\n\n{fenced(clip(step.input, _STEP_CHARS))}\n\n"
         + (f"It failed: {in_one_line(step.error)}" if step.error else "")
-        + ("\n\n" if step.error and step.output and not for_digest else "")
         + (f"It answered:\n\n{fenced(clip(step.output, _STEP_CHARS))}" if step.output else "")
-        for step in relevant[-_OWN_STEPS:]
+        for step, made_with in made
+        if made_with
     ]
-    return "\n\n".join([clip("\n".join(outline), _STEP_CHARS), *shown_steps])
+    return "\n\n".join([clip("\n".join(outline), _STEP_CHARS), *shown_steps[-_OWN_STEPS:]])
 
 
 MetaPrompts = Mapping[str, Prompt[object]]

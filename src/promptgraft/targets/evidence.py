@@ -102,7 +102,9 @@ def _chars(record: RolloutRecord) -> int:
 
 def _line(record: RolloutRecord) -> str:
     """Return a rollout in one line."""
-    feedback_text = record.feedback.feedback if record.feedback else ""
+    feedback = record.feedback
+    # That all is right is said of right answers already.
+    feedback_text = feedback.feedback if feedback and feedback.score < 1 else ""
     return (
         f"- {in_one_line(record.inputs_repr, _INPUT_CHARS)} → "
         f"{in_one_line(record.output_repr, _ANSWER_CHARS) or 'no answer'}"

@@ -328,7 +328,7 @@ class _Rules:
             elif words:
                 opening = f"{self._style.before}{self._choices[choice]}{self._style.after}"
                 below.append(_with_evidence(f"{opening}{_UNDEFINED}", str(words)))
-        if below and lines[-1].strip() and not _BULLET.match(lines[-1]):
+        if below and lines and lines[-1].strip() and not _BULLET.match(lines[-1]):
             lines.append("")
         return "\n".join((*lines, *below))
 
