@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -11,9 +12,12 @@ from hypothesis import strategies as st
 
 from optimizers.paid import CENT, TOKENS, PaidAdapter, spendings
 from optimizers.worlds import (
+    NOTES,
     OVERLOADED,
     PROMPT,
     REFUSED,
+    RULES,
+    OutputT,
     PlainAdapter,
     Run,
     about,
@@ -24,7 +28,8 @@ from optimizers.worlds import (
     numbered,
     propose,
 )
-from promptgraft.adapters.base import PromptResponse
+from promptgraft import Deadline, Prompt, Texts
+from promptgraft.adapters.base import PromptResponse, answered
 from promptgraft.algorithms.gepa import (
     GepaConfig,
     GepaExample,
@@ -104,6 +109,60 @@ def test_an_adapter_that_tells_of_no_calls_has_an_unknown_cost_and_never_none() 
     assert entry.unpriced_calls == result.total_rollouts
     assert entry.usage.output_tokens == result.total_rollouts
     assert result.total_cost is None
+
+
+class AtTimes:
+    """A provider that fails every third time, and counts."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def fail(self) -> None:
+        self.asked += 1
+        if self.asked % 3 == 0:
+            raise OVERLOADED
+
+
+class SilentAdapter:
+    """Tells of no calls, whether they fail or not."""
+
+    identity = "silent"
+
+    def __init__(self, provider: AtTimes) -> None:
+        self._provider = provider
+
+    def evaluate(
+        self, prompt: Prompt[OutputT], *, session: SessionProtocol, deadline: Deadline | None = None
+    ) -> PromptResponse[OutputT]:
+        del deadline
+        rendered = prompt.render(session)
+        self._provider.fail()
+        return answered(rendered, answer(rendered), session=session)
+
+
+@pytest.mark.parametrize("kind", ["adapter", "function"])
+def test_calls_that_fail_without_telling_of_themselves_are_counted(kind: str) -> None:
+    provider = AtTimes()
+
+    def program(texts: Mapping[str, str], *params: object) -> str:
+        del params
+        provider.fail()
+        return texts["rules"]
+
+    subject, adapter, paths = (
+        (PROMPT, SilentAdapter(provider), (RULES, NOTES))
+        if kind == "adapter"
+        else (Texts({"rules": "Known: a."}, run=program), None, ())
+    )
+    context = OptimizationContext(
+        adapter, reflection_adapter=PaidAdapter(reply=propose, identity="thinker")
+    )
+    settings = config(max_unscored_share=1.0, target_section_paths=paths)
+    result = GepaOptimizer(context, settings).optimize(subject)
+    assert result.unscored_rollouts == provider.asked // 3 > 0
+    entry = entry_of(result, Role.TASK)
+    assert entry.calls + entry.retries == provider.asked
+    assert entry.unpriced_calls == provider.asked - result.unscored_rollouts
 
 
 def test_the_embedded_models_cost_nothing() -> None:

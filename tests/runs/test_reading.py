@@ -123,6 +123,12 @@ def test_a_run_whose_process_is_gone_is_interrupted_and_has_no_result(tmp_path: 
     assert (summary.rollouts, summary.budget) == (30, 66)
     assert summary.baseline_mean == 0.0
 
+    # As on a full disk, which takes the last events.
+    lines = made.events.read_bytes().splitlines(keepends=True)
+    made.events.write_bytes(b"".join(lines[:-6]))
+    assert read_run(made).rollouts < 30
+    assert list_runs(tmp_path)[0].rollouts == 30
+
 
 @settings(max_examples=30)
 @given(st.data())

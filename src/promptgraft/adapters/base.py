@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Awaitable, Sequence
 from decimal import Decimal, InvalidOperation
@@ -267,8 +268,8 @@ def evaluated(
     Raises what :meth:`ProviderAdapter.evaluate` does. ``ConnectionError`` and ``TimeoutError``
     become a ``TransientProviderError``, a ``PromptEvaluationError`` that does not say whose fault
     it is a ``ProviderError``. Any other exception, and a return value that is not a response,
-    become an ``AdapterError`` that names the adapter and the example or question. An answer
-    without a ``ModelCalled`` event counts as one call.
+    become an ``AdapterError`` that names the adapter and the example or question. An answer or
+    a failure without a ``ModelCalled`` event counts as one call.
 
     In a run with a journal, an answer that it keeps is not asked for again; see ``kept_whole``.
     """
@@ -364,10 +365,9 @@ def _kept_answer(
     calls = [event for event in events if isinstance(event, ModelCalled)]
     if len(rendered) != 1 or len(events) != len(calls) + 2:
         return None  # it called tools, asked several prompts, or told of something else
-    usage = attrs.astuple(response.usage)
     answer_json: dict[str, Json] = {
         "text": response.text,
-        "usage": [*usage],
+        "usage": [*attrs.astuple(response.usage)],
         "finish_reason": response.finish_reason,
     }
     if _response_of(rendered[0], answer_json, Session()) != response:
@@ -402,13 +402,15 @@ def _recalled(
 def _counted(
     adapter: ProviderAdapter, session: SessionProtocol, events: tuple[object, ...]
 ) -> tuple[object, ...]:
-    """Count a call of an adapter that reported none, if it answered."""
+    """Count a call of an adapter that reported none, if it answered or has failed to."""
     answers = [event for event in events if isinstance(event, PromptExecuted)]
-    if not answers:
+    has_failed = isinstance(sys.exception(), errors.ProviderError)
+    if not answers and not (has_failed and kept_whole(adapter)):
         return events
     # A simple adapter still counts as one call, of unknown cost rather than 0.
-    model, usage = adapter_identity(adapter), answers[-1].response.usage
-    call = ModelCalled(model=model, requests=1, usage=usage, cost=None, seconds=0.0)
+    call = free_call(adapter_identity(adapter))
+    if answers:
+        call = attrs.evolve(call, usage=answers[-1].response.usage, cost=None)
     session.dispatch(call)
     return (*events, call)
 

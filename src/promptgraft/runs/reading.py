@@ -15,13 +15,14 @@ from pathlib import Path
 
 import attrs
 
-from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.errors import ConfigError, DataFormatError, JournalCorruptError
 from promptgraft.evals.gains import Gain
 from promptgraft.ground.files import as_path, opened
 from promptgraft.ground.notebook import Card, LongText, Shown, first_rows
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.checks import INTEGER, MOMENT, STRING
 from promptgraft.ground.text import change, counted, dollars, listed, moment
+from promptgraft.journal.base import CALL
 from promptgraft.journal.records import decode_record, record_key
 from promptgraft.runs.event_file import decoded_at, read_lines, tail_of
 from promptgraft.runs.folder import RUN_ID, RunFolder, field_of, field_or_none, read_document
@@ -260,7 +261,22 @@ def summarize(folder: RunFolder) -> RunSummary:
     # The tail begins with an event that has most figures; later ones bring them up to date.
     for event in tail_of(folder.events):
         summary = _after(summary, event)
+    if summary.state is State.INTERRUPTED:  # perhaps before it could write its last events
+        summary = attrs.evolve(summary, rollouts=max(summary.rollouts, _begun(folder)))
     return summary
+
+
+def _begun(folder: RunFolder) -> int:
+    """Return how many rollouts a run has begun, as its journal notes before each call."""
+    positions = set[str]()
+    with (
+        contextlib.suppress(FileNotFoundError, JournalCorruptError),
+        opened(folder.journal) as file,
+    ):
+        next(file, None)  # the header
+        for line in file:
+            positions.add(record_key(line).partition(CALL)[0])
+    return sum(Place.of_rollout(position) is not None for position in positions)
 
 
 def _folders(root: Path) -> list[RunFolder]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 import attrs
 
 from promptgraft import errors
-from promptgraft.adapters.base import PromptExecuted, PromptResponse, ProviderAdapter
+from promptgraft.adapters.base import PromptExecuted, PromptResponse, ProviderAdapter, free_call
 from promptgraft.evals.spending import Spending
 from promptgraft.evals.types import Case
 from promptgraft.ground.frozenmap import FrozenMap
@@ -229,22 +229,19 @@ class TextsAdapter:
     def evaluate(
         self, prompt: Prompt[OutputT], *, session: SessionProtocol, deadline: Deadline | None = None
     ) -> PromptResponse[OutputT]:
-        """Call the function.
-
-        Raises:
-            CandidateError: the function raised it, or one of ``faults``.
-            ProviderError, LimitReachedError: the function raised it.
-            CallerError: the function raised something else, or returned nothing usable.
-            ConfigError: the sections of ``prompt`` are not the texts of the function.
-        """
+        """Call the function; raises as :func:`answer_of` and :meth:`check_bound` do."""
         if deadline is not None:
             deadline.check()
         texts = self._texts_of(prompt.render(session))
         example = session.tags.get("example") or session.tags.get("case")
         where = f"{self.identity} on example `{example}`" if example else self.identity
-        response = answer_of(
-            self.run, texts, *prompt.params, where=where, deadline=deadline, faults=self.faults
-        )
+        try:
+            response = answer_of(
+                self.run, texts, *prompt.params, where=where, deadline=deadline, faults=self.faults
+            )
+        except (errors.CandidateError, errors.ProviderError):
+            session.dispatch(free_call(self.identity))
+            raise
         session.dispatch(PromptExecuted(response=response))
         return response
 
