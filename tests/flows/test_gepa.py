@@ -422,7 +422,7 @@ def test_what_was_kept_of_a_node_that_is_not_shown_is_said_to_be_kept() -> None:
     assert result.best_pareto_mean == 1
     tried = questions[-1].partition("## What was tried")[2]
     assert "facts#instruction" not in questions[-1].partition("## What was tried")[0]
-    assert tried.startswith("\n\nKept: it is in the current text (")
+    assert tried.startswith("\n\nKept: it is in the current text, in place of what is below (")
 
 
 class Delayed(ScriptedAdapter):

@@ -167,5 +167,6 @@ def test_the_question_has_a_table_of_confusions_near_successes_and_a_memory(made
     assert any(re.search(r"\| billing \| (account|shipping) \| \d+ \|", text) for text in tables)
     assert any("now; keep them so:" in text and "→ billing\n" in text for text in texts)
     told = "\n".join(bound(q, "tried") for q in questions if "What was tried" in q.text)
-    assert "+ `- billing: invoice, charge, refund, receipt`" in told
+    assert "in place of what is below" in told
+    assert "\n- `- billing: " in told
     assert re.search(r"not better on the cases it was written for \(\d\.\d\d before", told)

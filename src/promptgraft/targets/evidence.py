@@ -219,33 +219,36 @@ def tried_before(
 def _entry(child: TriedChild, lineage: Sequence[Mapping[str, str]], failing: frozenset[str]) -> str:
     before, after = ("unscored" if score is None else f"{score:.2f}" for score in child.scores)
     is_kept = child.is_better and any(map(child.is_in, lineage))
+    marks = "-+"
     if not child.is_better:
         fate = "Tried, and not better on the cases it was written for"
     elif not is_kept:
         fate = "Better on the cases it was written for, but not on others, so it was not kept"
     elif child.is_in(lineage[0]):
-        fate = "Kept: it is in the current text"
+        # What it added stands in the current text, which the question shows.
+        fate, marks = "Kept: it is in the current text, in place of what is below", "-"
     else:
-        fate = "Kept, and changed again since"
+        fate, marks = "Kept, and changed again since", ""
     sentences = [f"{fate} ({before} before, {after} after)."]
     if wrong := is_kept and sorted(child.failed & failing - child.mended):
         sentences.append(f"Still wrong of what it was written for: {listed(wrong[:_MOST_IDS])}.")
     if again := is_kept and sorted(child.failed & child.mended & failing):
         sentences.append(f"Failed again of what it mended: {listed(again[:_MOST_IDS])}.")
-    lines = (line for edit in child.edits for line in _lines_changed(*edit))
+    lines = (line for edit in child.edits for line in _lines_changed(*edit, marks=marks))
     return "\n".join([" ".join(sentences), *lines])
 
 
-def _lines_changed(name: str, before: str, after: str) -> Iterator[str]:
-    """Yield what a new text of a part removes and adds, the first few lines of each."""
+def _lines_changed(name: str, before: str, after: str, *, marks: str) -> Iterator[str]:
+    """Yield what a new text of a part removes (``-``) and adds (``+``), a few lines of each."""
     old, new = before.splitlines(), after.splitlines()
     removed = [line for line in old if line not in new]
     added = [line for line in new if line not in old]
-    yield f"{in_one_line(name)}:"
+    yield f"{in_one_line(name)}:" if marks else in_one_line(name)
     for mark, lines, other_lines in (("-", removed, added), ("+", added, removed)):
-        yield from (f"{mark} {_cropped(line, other_lines)}" for line in lines[:_MOST_LINES])
-        if len(lines) > _MOST_LINES:
-            yield f"{mark} and {counted(len(lines) - _MOST_LINES, 'more line')}"
+        if mark in marks:
+            yield from (f"{mark} {_cropped(line, other_lines)}" for line in lines[:_MOST_LINES])
+            if len(lines) > _MOST_LINES:
+                yield f"{mark} and {counted(len(lines) - _MOST_LINES, 'more line')}"
 
 
 def _cropped(line: str, others: Sequence[str]) -> str:
