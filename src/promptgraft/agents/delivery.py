@@ -431,9 +431,12 @@ class FolderCopy:
             copies.close()
 
     def _fill(self, texts: Mapping[str, str], copy: FolderTree) -> None:
-        for name, file in self._sources.files.items():
+        # Several texts may be in one file.
+        for name, file in {
+            file.path: (name, file) for name, file in self._sources.files.items()
+        }.values():
             path = file.path.relative_to(self._folder).as_posix()
-            copy.write(path, file.holding(texts[name]), file.mode)
+            copy.write(path, self._sources.content(name, texts).encode(), file.mode)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

@@ -192,32 +192,35 @@ class LiveFiles:
                 # Before the first source changes: it names both candidates, so that either is
                 # recognized.
                 self._record(key)
-                for name, before, text in zip(self._held, self._key, key, strict=True):
-                    if before != text:
-                        self._writer.put(self._held[name], self._sources.content(name, text))
+                texts = self._named(key)
+                for name, before in self._named(self._key).items():
+                    if before != texts[name]:
+                        self._writer.put(self._held[name], self._sources.content(name, texts))
                 self._key = key
         except (OSError, CallerError) as error:
             self._failure = ConfigError(f"live: a candidate cannot be written: {error}")
 
+    def _named(self, key: _Key) -> Mapping[str, str]:
+        """Return the texts of a candidate by name."""
+        return dict(zip(self._held, key, strict=True))
+
     def _record(self, key: _Key) -> None:
         """Record durably what the sources may hold from now on."""
+        both = (self._named(self._key), self._named(key))
         texts = tuple(
-            attrs.evolve(
-                self._held[name],
-                new=tuple(self._sources.content(name, text) for text in (before, after)),
-            )
-            for name, before, after in zip(self._held, self._key, key, strict=True)
+            attrs.evolve(text, new=tuple(self._sources.content(name, held) for held in both))
+            for name, text in self._held.items()
         )
         self._writer.begin(WriteRecord(by=self._by, goal="old", texts=texts))
 
     def _check(self, names: Iterable[str]) -> None:
         """Set the failure if something else has written a source; the lock is held."""
-        expected = dict(zip(self._held, self._key, strict=True))
+        expected = self._named(self._key)
         for name in () if self._failure else names:
             text = self._held[name]
             try:
                 text_now = self._writer.now(text)
-                content = self._sources.content(name, expected[name])
+                content = self._sources.content(name, expected)
                 why = "" if text_now == content else difference(content, text_now)
             except (OSError, CallerError) as error:
                 why = why_not(text, error).removeprefix(text.where)

@@ -69,7 +69,7 @@ class TextsSource:
             before, now = began.get(f"section {name}"), self.sources.held(name)
             if before is None or (name,) in base.sections:
                 continue
-            if (old := self.sources.content(name, before)) != now.old:
+            if (old := self.sources.content(name, {name: before})) != now.old:
                 yield f"{now.where}:{difference(old, now.old)}"
 
 
@@ -83,7 +83,9 @@ def load_texts(name: str, config: TextsConfig, around: Surroundings) -> ProjectP
     sources: dict[str, Source] = {}
     for text, file in config.files.items():
         file_config = FileConfig(path=file) if isinstance(file, str) else file
-        sources[text] = FileSource(Path(file_config.path), file_config.frozen or "")
+        sources[text] = FileSource(
+            Path(file_config.path), file_config.frozen or "", file_config.at or ""
+        )
     for text, callback in callbacks_of(config, (*path, "callbacks"), around).items():
         if sources.setdefault(text, callback) is not callback:
             raise around.refusal(

@@ -266,6 +266,12 @@ def _unguarded(project: Project, prompt: ProjectPrompt) -> Iterator[str]:
     config = project.config.prompts.get(prompt.name)
     if isinstance(config, TextsConfig) and isinstance(prompt.source, TextsSource):
         for name, text in prompt.source.sources.texts.items():
+            file = prompt.source.sources.files.get(name)
+            if file is not None and not file.at and file.path.suffix in (".json", ".yaml", ".yml"):
+                yield (
+                    f"text `{name}` is all of {file.path.name}, which a rewrite may break; "
+                    f"`{{path: {file.path.name}, at: PLACE}}` names a text in it"
+                )
             places = dict.fromkeys(match[0] for match in _VALUE_PLACE.finditer(text))
             if lost := [place for place in places if place not in config.placeholders]:
                 yield (

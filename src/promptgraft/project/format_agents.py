@@ -33,10 +33,12 @@ class FileConfig:
         path: The file.
         frozen: By default the lines between `---` at its beginning, which programs read, never
             change if there are any. `front_matter` requires them; `none` lets them change.
+        at: Where the text is in a file of JSON or YAML, such as `$.predict.instructions`.
     """
 
     path: str
     frozen: Literal["front_matter", "none"] | None = None
+    at: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -44,7 +46,7 @@ class TextsConfig:
     """The texts of an agent: the names of `files` and of `callbacks` are those of the texts.
 
     Attributes:
-        files: By name: a file, or its `path` with `frozen`.
+        files: By name: a file, or its `path` with `frozen` or `at`.
         callbacks: Something in Python with `read()` and `write(text)`, or several by name.
         placeholders: Strings that must stay in the texts that hold them.
     """

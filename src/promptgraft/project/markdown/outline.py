@@ -19,6 +19,7 @@ import attrs
 
 from promptgraft.errors import InvalidIdentifierError
 from promptgraft.ground.serde import did_you_mean, digest_text, shown
+from promptgraft.ground.yaml_edits import BREAK
 from promptgraft.ground.yaml_text import Note
 from promptgraft.overrides.parts.descriptors import SectionPath, show_path
 from promptgraft.overrides.parts.validation import check_section_key, in_key
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 INTRO = "intro"
-BREAK = re.compile(r"\r\n|\r|\n")
-"""A line break in Markdown and YAML."""
-
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _RULE = re.compile(r"---[ \t]*")
 _ATTRIBUTES = re.compile(r"(?P<title>.*?)[ \t]*\{[ \t]*(?P<attributes>[#.][^{}]*)\}")
@@ -113,12 +111,6 @@ class Outline:
         """The whole file."""
         sections = (piece for block in self.blocks for piece in (block.heading, block.raw))
         return "".join((self.opening, self.front or "", self.closing, *sections))
-
-
-def with_breaks(text: str, file: str) -> str:
-    """Return a text with the kind of line breaks that ``file`` uses."""
-    first = BREAK.search(file)
-    return text.replace("\n", first[0]) if first else text
 
 
 def read_outline(text: str, note: Note) -> Outline:

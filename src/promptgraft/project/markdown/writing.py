@@ -12,6 +12,7 @@ import attrs
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.ground.serde import Json, parse_json
 from promptgraft.ground.strict.nodes import Node
+from promptgraft.ground.yaml_edits import BREAK, changed, with_breaks, with_items
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.parts.body import BodySyntax, Piece, Slot, write_body
 from promptgraft.overrides.parts.descriptors import (
@@ -38,17 +39,14 @@ from promptgraft.project.markdown.loading import (
     load_texts,
 )
 from promptgraft.project.markdown.outline import (
-    BREAK,
     INTRO,
     OutlineBlock,
     escaped,
     slug_of,
     stays_open,
-    with_breaks,
     with_hidden,
 )
 from promptgraft.project.markdown.values import ToolPlaces
-from promptgraft.project.markdown.yaml_edits import changed, with_items
 from promptgraft.project.python_source import PythonSource
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.syntax import SectionSource

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from promptgraft.ground.serde import Json
+from promptgraft.ground.yaml_edits import changed, with_items
 from promptgraft.ground.yaml_text import YamlDocument, YamlPath, read_yaml
-from promptgraft.project.markdown.yaml_edits import changed, with_items
 
-ROOT = Path(__file__).parents[3]
-FOLDERS = (ROOT / "examples", ROOT / "tests/project/right", Path(__file__).parent / "styles")
+ROOT = Path(__file__).parents[2]
+STYLES = ROOT / "tests/project/markdown/styles"
+FOLDERS = (ROOT / "examples", ROOT / "tests/project/right", STYLES)
 LAYOUTS = (
     "a:   1\nb:\n- x\n-\n  y:  'z'   # c\n\n\nc: {d: , e: [ 1,2 ] , f: {g: h}}\n",
     'a: one\n  two\nb: "one\n  two"\nc: [1,\n    2]\nd: True\ne: ~\nf: "\\u00e9"\n',

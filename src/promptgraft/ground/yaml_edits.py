@@ -13,12 +13,20 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, MismatchError, canonical_json
 from promptgraft.ground.strict.nodes import spelled
 from promptgraft.ground.yaml_text import YamlPath, plain_scalar
-from promptgraft.project.markdown.outline import BREAK, with_breaks
+
+BREAK = re.compile(r"\r\n|\r|\n")
+"""A line break in Markdown and YAML."""
 
 _LAST_BREAKS = re.compile(r"(?:(?:\r\n|\r|\n)[ \t]*)+\Z")
 # Words that some YAML readers do not take for strings.
 _WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 _SIMPLE = re.compile(r"[A-Za-z](?:[A-Za-z0-9 _./-]*[A-Za-z0-9_./])?")
+
+
+def with_breaks(text: str, file: str) -> str:
+    """Return a text with the kind of line breaks that ``file`` uses."""
+    first = BREAK.search(file)
+    return text.replace("\n", first[0]) if first else text
 
 
 def changed(text: str, path: YamlPath, old: Json, new: Json) -> str:
@@ -32,7 +40,7 @@ def changed(text: str, path: YamlPath, old: Json, new: Json) -> str:
     # As JSON, in which 1 and true differ.
     if canonical_json(old) == canonical_json(new):
         return text
-    place = _find(text, path)
+    place = find(text, path)
     if place is None:
         return _added(text, path, new)
     is_object, items = isinstance(place.node, yaml.MappingNode), _items(place.node)
@@ -44,7 +52,7 @@ def changed(text: str, path: YamlPath, old: Json, new: Json) -> str:
         for at, (before, after) in enumerate(zip(old, new, strict=True)):
             text = changed(text, (*path, at), before, after)
         return text
-    return _replaced(text, place, new)
+    return replaced(text, place, new)
 
 
 def with_items(
@@ -61,7 +69,7 @@ def with_items(
     new_items = [new for _, new in items if new is not None]
     is_resized = bool(added) or len(new_items) < len(items)
     if is_resized and (place.is_flow or not new_items):
-        return _replaced(text, place, [*new_items, *added])
+        return replaced(text, place, [*new_items, *added])
     if added:
         lines = "\n".join(_block(added, place.node.start_mark.column))
         text = _inserted(text, _items(place.node)[-1], lines)
@@ -76,8 +84,8 @@ def with_items(
 
 
 @attrs.frozen
-class _Place:
-    """A value in the text, with its key; ``in_flow`` if it is inside ``{}`` or ``[]``."""
+class ValuePlace:
+    """A value in a text, with its key; ``in_flow`` if it is inside ``{}`` or ``[]``."""
 
     node: yaml.Node
     in_flow: bool = False
@@ -89,14 +97,19 @@ class _Place:
         is_open = isinstance(self.node, yaml.CollectionNode) and bool(self.node.flow_style)
         return self.in_flow or is_open
 
-    def below(self, step: str | int) -> _Place | None:
+    @property
+    def start(self) -> int:
+        """Where it begins in the text."""
+        return int(self.node.start_mark.index)
+
+    def below(self, step: str | int) -> ValuePlace | None:
         """Return a member or an item; None if it is not written."""
         if isinstance(self.node, yaml.MappingNode):
             for key, value in self.node.value:
                 if key.value == step:
-                    return _Place(value, self.is_flow, key)
+                    return ValuePlace(value, self.is_flow, key)
         elif isinstance(step, int) and step < len(_items(self.node)):
-            return _Place(_items(self.node)[step], self.is_flow)
+            return ValuePlace(_items(self.node)[step], self.is_flow)
         return None
 
 
@@ -104,19 +117,20 @@ def _items(node: yaml.Node) -> list[yaml.Node]:
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
-def _find(text: str, path: YamlPath) -> _Place | None:
+def find(text: str, path: YamlPath) -> ValuePlace | None:
+    """Return the value at a path of a YAML or JSON text; None if it is not written."""
     # The pure Python loader, because its marks count characters; those of libyaml count bytes.
     # It takes JSON, but for tabs, which JSON has only between values.
-    spaced = text.replace("\t", " ") if _is_json(text) else text
+    spaced = text.replace("\t", " ") if is_json(text) else text
     root = yaml.compose(spaced, Loader=yaml.SafeLoader)
-    place = None if root is None else _Place(root)
+    place = None if root is None else ValuePlace(root)
     for step in path:
         place = place and place.below(step)
     return place
 
 
-def _written(text: str, path: YamlPath) -> _Place:
-    place = _find(text, path)
+def _written(text: str, path: YamlPath) -> ValuePlace:
+    place = find(text, path)
     if place is None:
         raise _not_written(path)
     return place
@@ -165,7 +179,7 @@ def _inserted(text: str, last: yaml.Node, lines: str) -> str:
 
 def _added(text: str, path: YamlPath, new: Json) -> str:
     """Add a member that the text leaves out."""
-    above, key = _find(text, path[:-1]), path[-1]
+    above, key = find(text, path[:-1]), path[-1]
     if above is None or not isinstance(key, str) or not isinstance(above.node, yaml.MappingNode):
         raise _not_written(path)
     members = above.node.value
@@ -186,7 +200,8 @@ def _gap_before(text: str, key: yaml.Node) -> str:
     return f"\n{indent}" if indent and indent.isspace() else " "
 
 
-def _replaced(text: str, place: _Place, new: Json) -> str:
+def replaced(text: str, place: ValuePlace, new: Json) -> str:
+    """Return a text with another value at a place that :func:`find` has found in it."""
     node, key = place.node, place.key
     start, end = node.start_mark.index, _end(text, node)
     fits = _has_room(text, end, new)
@@ -218,7 +233,8 @@ def _removed(text: str, owner: yaml.Node, index: int) -> str:
     return text[:start] + text[_line_end(text, _end(text, items[index])) :]
 
 
-def _is_json(text: str) -> bool:
+def is_json(text: str) -> bool:
+    """Return whether a text is JSON, perhaps with a byte order mark."""
     try:
         json.loads(text.removeprefix("\ufeff"))
     except ValueError:
@@ -228,7 +244,7 @@ def _is_json(text: str) -> bool:
 
 def _flow_in(text: str, value: Json) -> str:
     """Return data in one line, in a form that is valid inside of ``{}`` or ``[]`` in this text."""
-    return json.dumps(value, ensure_ascii=False) if _is_json(text) else _flow(value)
+    return json.dumps(value, ensure_ascii=False) if is_json(text) else _flow(value)
 
 
 def _flow(value: Json) -> str:
