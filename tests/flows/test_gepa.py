@@ -19,6 +19,8 @@ from promptgraft import (
     GepaExample,
     GepaOptimizer,
     GepaResult,
+    GradientConfig,
+    GradientOptimizer,
     Limits,
     LocalPromptOverridesStore,
     OfflineAdapter,
@@ -178,6 +180,35 @@ def questions_of(graph: Graph, **changes: Any) -> list[str]:
     surroundings = attrs.evolve(context(), reflection_adapter=ScriptedAdapter(note))
     GepaOptimizer(surroundings, settings(rollout_budget=20, **changes)).optimize(graph)
     return questions
+
+
+def test_a_question_of_a_gradient_search_shows_the_other_texts_of_each_node_and_inputs_once() -> (
+    None
+):
+    def flow(run: Run, ticket: Ticket) -> str:
+        return " ".join(str(run.ask(node, ticket)) for node in ("facts", "tone"))
+
+    questions: list[str] = []
+
+    def note(rendered: Any) -> str:
+        questions.append(rendered.text)
+        return "no block"
+
+    surroundings = attrs.evolve(context(), reflection_adapter=ScriptedAdapter(note))
+    given = {
+        name: getattr(settings(), name) for name in ("training_examples", "feedback_fn", "data")
+    }
+    config = GradientConfig(rollout_budget=20, pareto_set_size=3, **given)
+    GradientOptimizer(surroundings, config).optimize(attrs.evolve(GRAPH, flow=flow))
+
+    others = questions[0].split("## Other texts")[1].split("## What went wrong")[0]
+    assert [f"support/tickets/{node} section ticket:" in others for node in WANTED] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert "**Input:** as of step 1\n" in questions[0].split("### Step 2")[1]
 
 
 @pytest.mark.parametrize("additions", [(), ("whole_prompt",)])

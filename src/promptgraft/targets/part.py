@@ -394,6 +394,18 @@ def prompt_of(name: str) -> str:
     return name.rpartition("#")[0]
 
 
+def beside(parts: Sequence[ModuleDescription]) -> Sequence[tuple[str, str]]:
+    """Return names and texts beside some parts; the names with the prompt if there are several."""
+    names = {part.name for part in parts}
+    first_of = {prompt_of(part.name): part for part in reversed(parts)}
+    return [
+        (name if len(first_of) == 1 else f"{prompt} {name}", text)
+        for prompt, part in reversed(first_of.items())
+        for name, text in part.neighbours
+        if names.isdisjoint((name, named_in(prompt, name)))
+    ]
+
+
 def passing(records: Iterable[RolloutRecord], parts: Iterable[Module]) -> tuple[RolloutRecord, ...]:
     """Return the rollouts that asked a prompt of the parts; all if it is the only prompt."""
     prompts = {part.name.rpartition("#")[0] for part in parts}

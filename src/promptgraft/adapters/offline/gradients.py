@@ -22,6 +22,7 @@ _FOUND = re.compile(r"found:?\s+(?:`([^`]{1,500})`|\"([^\"]{1,500})\"|([^\s,;.]{
 _WORDS = re.compile(r"in answer to: (.*)")
 _SEVERITY = re.compile(r"P[0-3]", re.IGNORECASE)
 _HANDLE = re.compile(r"\b[TS]\d{1,3}\b", re.IGNORECASE)
+_TWIN = re.compile(r"as of (step \S+)")
 _MOST_WORDS, _MOST_PROBLEMS, _LONGEST_PROBLEM = 40, 20, 2_000
 _MEANT = {
     "output field": "reflect-output-field",
@@ -96,12 +97,15 @@ def blame_trace(text: str) -> Json:
     shown_text = _Shown(text)
     # In order: the first step that shows a wrong value has produced it.
     steps = [block for block in shown_text.blocks if block.title.startswith("step ")]
+    inputs: dict[str, str] = {}
     blame: list[Json] = []
     for wrong in shown_text.wrong("what went wrong"):
         for step in steps:
             handles, fences = _HANDLE.findall(step.prose), dict(reversed(step.fenced))
+            twin = _TWIN.search(step.prose)
+            inputs[step.title] = inputs.get(twin[1], "") if twin else fences.get("input", "")
             if handles and _names(fences.get("output", ""), wrong.found):
-                blame.append(_blame(handles[0], wrong, fences.get("input", "")))
+                blame.append(_blame(handles[0], wrong, inputs[step.title]))
                 break
     return {"blame": blame[:_MOST_PROBLEMS]}
 

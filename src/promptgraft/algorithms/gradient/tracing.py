@@ -22,6 +22,7 @@ from promptgraft.search.place import named
 from promptgraft.search.round_events import Blame, Loss, QuestionUnanswered, Severity, StepBlamed
 from promptgraft.targets.base import Target
 from promptgraft.targets.formatting import fenced_part, in_one_line
+from promptgraft.targets.part import beside
 from promptgraft.targets.types import Candidate, Module, RolloutRecord
 
 _MAX_STEP_CHARS = 6_000
@@ -203,11 +204,10 @@ class _Parts:
     def __init__(self, target: Target, candidate: Candidate) -> None:
         self.node = target.identity.name
         self.modules = {module.name: module for module in target.modules if not module.is_new}
-        described = {
+        self._described = {
             name: target.describe(module, candidate) for name, module in self.modules.items()
         }
-        self.texts = {name: description.text for name, description in described.items()}
-        self._others = {name: description.neighbours for name, description in described.items()}
+        self.texts = {name: description.text for name, description in self._described.items()}
 
     def of(self, step: Step) -> list[str]:
         """Return the parts of a step that may change."""
@@ -220,16 +220,11 @@ class _Parts:
             f"**{handle}:** {in_one_line(name)}\n\n{fenced_part(self.texts[name])}"
             for handle, name in handles.items()
         )
-        neighbours = {
-            neighbour: text
-            for name in names
-            for neighbour, text in self._others[name]
-            if neighbour not in names
-        }
-        beside = "\n\n".join(
-            f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in neighbours.items()
+        others = "\n\n".join(
+            f"{in_one_line(name)}:\n\n{fenced_part(text)}"
+            for name, text in beside([self._described[name] for name in names])
         )
-        return handles, shown_parts, beside
+        return handles, shown_parts, others
 
 
 def _trace_of(failure: Failure, shown: _Parts) -> _Trace:
@@ -307,14 +302,16 @@ def _trace_inquiry(number: int, trace: _Trace, shown: _Parts) -> Inquiry[Blames]
     applied = {name for step in trace.steps.values() for name in shown.of(step)}
     handles, parts, neighbours = shown.show([name for name in shown.modules if name in applied])
     by_name = {name: handle for handle, name in handles.items()}
-    shown_steps = []
+    shown_steps: list[str] = []
+    first_with: dict[str, str] = {}
     for step in trace.steps.values():
         texts = ", ".join(by_name[name] for name in shown.of(step)) or "none that may change"
         after = ", ".join(step.after) or "nothing"
         shown_steps.append(
             f"### Step {step.id}\n\n**After:** {after}\n**Texts:** {texts}\n"
-            f"{_shown_step(step, _MAX_STEP_OF_TRACE_CHARS)}"
+            + _shown_step(step, _MAX_STEP_OF_TRACE_CHARS, first_with.get(step.input, ""))
         )
+        first_with.setdefault(step.input, step.id)
     # A loss that enters at several steps is shown once.
     signals = {
         signal: None for signals_of_step in trace.incoming.values() for signal in signals_of_step
@@ -334,10 +331,12 @@ def _trace_inquiry(number: int, trace: _Trace, shown: _Parts) -> Inquiry[Blames]
     )
 
 
-def _shown_step(step: Step, limit: int) -> str:
+def _shown_step(step: Step, limit: int, twin: str = "") -> str:
+    """Return a step as a question shows it; ``twin`` is an earlier one with the same input."""
+    given = f" as of step {twin}" if twin else f"\n\n{fenced(clip(step.input, limit))}"
     lines = [
         f"**Node:** {in_one_line(step.node)}, {in_one_line(step.kind)}",
-        f"**Input:**\n\n{fenced(clip(step.input, limit))}",
+        f"**Input:**{given}",
         f"**Output:**\n\n{fenced(clip(step.output, limit))}",
     ]
     if step.tools:

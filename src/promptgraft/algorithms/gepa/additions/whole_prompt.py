@@ -35,7 +35,7 @@ from promptgraft.search.reflection import (
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.evidence import Evidence, TriedChild, in_full, label_of, tried_before
 from promptgraft.targets.formatting import fenced_part, in_one_line
-from promptgraft.targets.part import named_in, passing, prompt_of
+from promptgraft.targets.part import beside, passing, prompt_of
 from promptgraft.targets.replies import edits_in, no_edit
 from promptgraft.targets.text_lines import HOW_TO_EDIT, LONG_CHARS, SEARCH, edited
 from promptgraft.targets.types import Candidate, Module, ModuleDescription, RolloutRecord
@@ -276,7 +276,7 @@ def question_on_all(
     problem, previous = refused
     whole = attrs.evolve(
         parts[0],
-        neighbours=[(name, _summary(text)) for name, text in _neighbours(parts)],
+        neighbours=[(name, _summary(text)) for name, text in beside(parts)],
         siblings=(),
         max_chars=_PREVIOUS_CHARS,
     )
@@ -300,18 +300,6 @@ def question_on_all(
     answers = [[record.example_id, record.output_repr] for record in records]
     content = digest([WHOLE.key, texts, answers, previous])
     return Question(position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=content)
-
-
-def _neighbours(parts: Sequence[ModuleDescription]) -> Sequence[tuple[str, str]]:
-    """Return names and texts beside some parts; the names with the prompt if there are several."""
-    names = {part.name for part in parts}
-    first_of = {prompt_of(part.name): part for part in reversed(parts)}
-    return [
-        (name if len(first_of) == 1 else f"{prompt} {name}", text)
-        for prompt, part in reversed(first_of.items())
-        for name, text in part.neighbours
-        if names.isdisjoint((name, named_in(prompt, name)))
-    ]
 
 
 def _outputs(parts: Sequence[ModuleDescription]) -> str:
