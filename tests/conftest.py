@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 from _pytest.assertion import rewrite
+from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import HealthCheck, settings
 
 from programs import Programs, forked_programs
@@ -39,7 +40,10 @@ ENOUGH_BYTES = 2**29
 def pytest_configure(config: pytest.Config) -> None:
     """Spare tests what they are not about: a disk to wait for, sources to compile."""
     if hasattr(config, "workerinput"):
-        return  # a worker of pytest-xdist: the process that started it has seen to it
+        # A worker of pytest-xdist: the process that started it has seen to it, and hears nothing
+        # of the garbage that is collected when the worker ends.
+        config.stash[gc_collect_iterations_key] = 0
+        return
     if _is_roomy(MEMORY):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     # The key that signs records is not to be the user's.

@@ -23,8 +23,16 @@ MODULE = 'runpy.run_module("promptgraft", run_name="__main__")'
 SCRIPT = "from promptgraft.__main__ import main; main()"
 
 
-@pytest.mark.parametrize("start", [MODULE, SCRIPT])
-@pytest.mark.parametrize("module", ["click", "promptgraft.cli.output", "promptgraft.cli.demo_run"])
+# Each of both starts before and after the first import of promptgraft's command line.
+@pytest.mark.parametrize(
+    ("module", "start"),
+    [
+        ("click", MODULE),
+        ("click", SCRIPT),
+        ("promptgraft.cli.output", SCRIPT),
+        ("promptgraft.cli.demo_run", MODULE),
+    ],
+)
 def test_an_interrupt_while_modules_are_imported_is_one_line(module: str, start: str) -> None:
     code = COMMAND.format(module=module, start=start)
     ended = subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import attrs
 from sqlalchemy import (
@@ -147,8 +148,9 @@ class Tables:
     outbox: Table
 
     @classmethod
+    @cache
     def of(cls, prefix: str) -> Tables:
-        """Return the tables with a prefix."""
+        """Return the tables with a prefix, which all databases share."""
         metadata = MetaData()
 
         def table(name: str, *columns: SchemaItem) -> Table:
