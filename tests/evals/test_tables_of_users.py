@@ -392,3 +392,32 @@ def test_only_a_field_that_is_not_there_is_suggested_for_a_key(key: str, meant: 
     with pytest.raises(DataFormatError) as caught:
         Dataset.of([{"input": "Where?", "expected": "here", key: "here"}])
     assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "form"),
+    [
+        ("context", ["Passage one."], "a list of messages"),
+        ("tools", [{"type": "function", "function": {"name": "find"}}], "a list of calls"),
+        ("tools", [{"name": "find", "input_schema": {}}], "a list of calls"),
+        ("critical", "high", "true or false"),
+    ],
+)
+def test_a_value_that_no_field_has_is_told_how_to_hide_its_column(
+    column: str, value: Json, form: str
+) -> None:
+    rows = [{"input": f"Where is {n}?", "expected": "here", column: value} for n in range(9)]
+    with pytest.raises(DataFormatError) as caught:
+        Dataset.of(rows)
+    told = f"{column}: expected {form}, as the field of this name; `keep: [{column}]` hides"
+    assert told in str(caught.value)
+    assert Dataset.of(rows, keep=[column]).cases[0].fields[column] == value
+
+
+def test_passages_are_a_parameter_beside_others() -> None:
+    passages = ["One.", "Two."]
+    row = {"question": "Where?", "context": passages, "expected": "here", "notes": None}
+    (case,) = Dataset.of([row], parameters=["question", "context"])
+    assert case.input == {"question": "Where?", "context": passages}
+    (case,) = Dataset.of([{"question": "Where?", "context": passages}])
+    assert case.input == {"question": "Where?", "context": passages}

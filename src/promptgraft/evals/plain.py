@@ -53,6 +53,13 @@ _SHAPES: Mapping[str, tuple[type, ...]] = {
     "recorded": (dict, str),
     "fields": (dict,),
 }
+_FORMS = {
+    "tools": "a list of calls",
+    "turns": "a list of turns",
+    "context": "a list of messages",
+    "critical": "true or false",
+}
+_DEFINES_TOOL = {"function", "parameters", "input_schema", "description"}
 _COMMON = (*_SHAPES, "hints", "critical")
 # Parameters may have any name, but one this similar to the name of a field is a typing mistake.
 _TYPING_MISTAKE = 0.87
@@ -62,6 +69,20 @@ _MOST_COMPARED = 1_000
 # An export has that many columns beside those that a case needs.
 _MOST_UNKNOWN = 40
 """Unknown keys of one case that are named."""
+
+
+def _has_form(name: str, value: Json) -> bool:
+    """Return whether a value has the form of the field of this name."""
+    if name == "critical":
+        return field_kinds.FLAG.fits(value) is not None
+    if not isinstance(value, _SHAPES.get(name, object)):
+        return False
+    if name not in _FORMS or not isinstance(value, list):
+        return True
+    items = [item for item in value if isinstance(item, dict)]
+    # Passages are no messages, and the tools that there were are not those that were called.
+    is_defined = name == "tools" and any(_DEFINES_TOOL & item.keys() for item in items)
+    return len(items) == len(value) and not is_defined
 
 
 def _mend_of(column: str) -> str:
@@ -183,7 +204,7 @@ class PlainReader:
     def _has_shape(self, name: str, value: Json) -> bool:
         if self._cells:
             return str(value).lstrip()[:1] in ("[", "{")
-        return isinstance(value, _SHAPES[name])
+        return _has_form(name, value)
 
     def check_columns(self, value: Mapping[str, Json], node: Node) -> None:
         """Note the columns that are named and do not exist in a table with these columns."""
@@ -234,11 +255,9 @@ class PlainReader:
         )
 
     def _field(self, name: str, kind: Kind[Any], node: Node) -> Any:
-        if self._columns.get(name) == name and not isinstance(
-            node.value, _SHAPES.get(name, object)
-        ):
-            shape = "an object" if dict in _SHAPES[name] else "a list"
-            node.fault(f"expected {shape}, as the field of this name; {_mend_of(name)}")
+        if self._columns.get(name) == name and not _has_form(name, node.value):
+            form = _FORMS.get(name, "an object")
+            node.fault(f"expected {form}, as the field of this name; {_mend_of(name)}")
             return None
         return kind.read(node)
 
@@ -404,6 +423,10 @@ class PlainReader:
             node.fault(f"expected the key `{column}`{near}, found {listed_keys(value)}")
 
     def _all_of(self, node: Node, rest: Sequence[str]) -> dict[str, Json]:
+        if self._read:
+            # What has no value and is read nowhere may be a column of an export.
+            there = [key for key in rest if key in self._read or node.member(key).value is not None]
+            rest = there or rest
         for key in rest:
             if near := self._compared(key, self._similar, self._near):
                 node.member(key).fault(

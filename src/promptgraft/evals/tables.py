@@ -24,6 +24,7 @@ _DELIMITERS = ",;\t|"
 # The limit of the csv module, 131,072, is less than documents in cells have.
 _LONGEST_CELL = 16_777_216
 _C1 = re.compile("[\x80-\x9f]")
+_TWICE = "write a quote inside of a cell twice, and the cell in quotes"
 _ENCODING_HINT = ", or name its `encoding`, such as cp1252 or utf-16"
 
 
@@ -142,7 +143,10 @@ def _records(lines: _Lines, separator: str, faults: CaseFaults) -> Iterator[tupl
             return
         # Line breaks inside cells, so that a record has the number of its first line.
         start = lines.last - sum(cell.count("\n") for cell in record)
-        if any(cell.strip() for cell in record):
+        if separator == "\t" and any("\t" in cell and "\n" in cell for cell in record):
+            # Many files of tabs have bare quotes, and one at the start of a cell swallows rows.
+            faults.add(start, f"a cell holds a tab and a line break; {_TWICE}")
+        elif any(cell.strip() for cell in record):
             yield start, record
 
 
@@ -159,8 +163,8 @@ def _explained(error: str) -> str:
     if error.startswith("field larger than field limit"):
         return f"a cell is longer than {_LONGEST_CELL:,} characters; use JSONL for such texts"
     if error == "unexpected end of data":
-        return "not CSV: a quote opens in this row and never closes"
-    return f"not CSV: {error}"
+        return f"not CSV: a quote opens in this row and never closes; {_TWICE}"
+    return f"not CSV: {error}; {_TWICE}"
 
 
 TABLES: Mapping[str, Callable[..., Iterator[Any]]] = {
