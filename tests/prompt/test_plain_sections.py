@@ -22,7 +22,7 @@ from promptgraft.overrides import (
     LocalPromptOverridesStore,
     SkipReason,
 )
-from promptgraft.overrides.resolution import diff_override
+from promptgraft.overrides.differences import diff_override
 from promptgraft.prompt import (
     MarkdownSection,
     Prompt,

@@ -18,7 +18,7 @@ from promptgraft.cli.exits import ExitCode, complain
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.ground.files import nearest_folder
 from promptgraft.ground.text import listed, visible
-from promptgraft.overrides.resolution import parts_json
+from promptgraft.overrides.differences import parts_json
 from promptgraft.project import Project, applying
 from promptgraft.project.agents import callbacks_of
 from promptgraft.project.files import FileChange

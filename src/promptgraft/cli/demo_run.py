@@ -32,7 +32,8 @@ from promptgraft.overrides import (
     RevisionedStore,
     diff_override,
 )
-from promptgraft.overrides.resolution import checked_entry, parts_json
+from promptgraft.overrides.differences import parts_json
+from promptgraft.overrides.resolution import checked_entry
 from promptgraft.project.adding import open_store
 from promptgraft.project.origins import loaded_job
 from promptgraft.runs.documents import figures_json, gain_json, pareto_means_json

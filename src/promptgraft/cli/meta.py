@@ -25,8 +25,8 @@ from promptgraft.overrides import (
     RevisionedStore,
     diff_override,
 )
+from promptgraft.overrides.differences import parts_json
 from promptgraft.overrides.parts.validation import shown_hash
-from promptgraft.overrides.resolution import parts_json
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.project.meta_prompts import (
     SHIPPED,

@@ -15,8 +15,8 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import counted, listed, moment
 from promptgraft.overrides import PartDiff, Revision, RevisionedStore, diff_override, diff_revisions
+from promptgraft.overrides.differences import parts_json
 from promptgraft.overrides.parts.validation import shown_hash
-from promptgraft.overrides.resolution import parts_json
 from promptgraft.prompt import PromptTemplate
 
 

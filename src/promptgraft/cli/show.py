@@ -15,10 +15,11 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import counted, moment
 from promptgraft.overrides import PromptDescriptor, PromptOverride, RevisionedStore, SkippedOverride
+from promptgraft.overrides.differences import part_json
 from promptgraft.overrides.parts import in_order
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.parts.validation import shown_hash
-from promptgraft.overrides.resolution import part_json, resolve_override
+from promptgraft.overrides.resolution import resolve_override
 
 RUN_NAME = re.compile(r"\d|latest$")
 """Matches the beginning of run ids, and no name of a prompt."""

@@ -13,7 +13,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.types import step_to_json
 from promptgraft.ground.serde import Json, did_you_mean, parse_json
 from promptgraft.ground.text import change, counted, dollars, moment, score, visible, visible_line
-from promptgraft.overrides.resolution import diff_bodies
+from promptgraft.overrides.differences import diff_bodies
 from promptgraft.runs import RunRecord, Transcript, read_run, transcripts
 from promptgraft.runs.comparing import figures_json, held_out_gain
 from promptgraft.runs.event_file import encoded

@@ -10,11 +10,16 @@ if TYPE_CHECKING:
         Change,
         Changes,
         InMemoryPromptOverridesStore,
-        OverlayPromptOverridesStore,
-        RevisionedStore,
     )
     from promptgraft.overrides.codec import file_schema
+    from promptgraft.overrides.differences import (
+        PartDiff,
+        diff_bodies,
+        diff_override,
+        diff_revisions,
+    )
     from promptgraft.overrides.local_store import LocalPromptOverridesStore
+    from promptgraft.overrides.overlay import OverlayPromptOverridesStore
     from promptgraft.overrides.parts.descriptors import (
         PromptDescriptor,
         PromptLike,
@@ -37,12 +42,7 @@ if TYPE_CHECKING:
         TaskExampleOverride,
         TaskStepOverride,
     )
-    from promptgraft.overrides.resolution import (
-        PartDiff,
-        diff_bodies,
-        diff_override,
-        diff_revisions,
-    )
+    from promptgraft.overrides.revisioned import RevisionedStore
     from promptgraft.overrides.store import OverrideAddress, PromptOverridesStore
     from promptgraft.overrides.types import (
         AppliedOverride,

@@ -1,24 +1,21 @@
-"""The base of all stores, the store in memory, and the overlay of one store over another."""
+"""The base of all stores, and the store in memory."""
 
 from __future__ import annotations
 
-import re
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import attrs
 
 from promptgraft import errors
-from promptgraft.ground.serde import shown
-from promptgraft.overrides.looks import Look, is_known, record_of
+from promptgraft.overrides.looks import Look, is_known
 from promptgraft.overrides.parts import KINDS
 from promptgraft.overrides.parts.descriptors import PromptDescriptor, PromptLike, SectionPath
 from promptgraft.overrides.parts.entry import UNBOUND, Entry
 from promptgraft.overrides.parts.task_example import RemovedTaskExample
-from promptgraft.overrides.parts.validation import check_path, check_store, shown_hash
+from promptgraft.overrides.parts.validation import check_path
 from promptgraft.overrides.resolution import (
     bound_entry,
     check_names,
@@ -27,7 +24,7 @@ from promptgraft.overrides.resolution import (
     is_fresh,
 )
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress, PromptOverridesStore
-from promptgraft.overrides.types import PromptOverride, Provenance, Revision, check_provenance
+from promptgraft.overrides.types import PromptOverride, Provenance, check_provenance
 
 Change = Callable[[PromptOverride], PromptOverride]
 """Computes the next state of a tag from the present one; pure, raises to refuse the write."""
@@ -187,148 +184,6 @@ def _one_for_each(
     return overrides
 
 
-class RevisionedStore(BasePromptOverridesStore):
-    """A store that keeps every state that a tag had, which projects and commands can name.
-
-    Each tag has revisions of its own; those of one write of several tags share a ``step``.
-    All methods raise :class:`InvalidIdentifierError` for an invalid address and
-    :class:`StoreError` when the store is damaged or cannot be read.
-    """
-
-    @property
-    @abstractmethod
-    def place(self) -> str:
-        """Its location, as ``--store`` takes it: a folder, or a URL without user and password."""
-
-    @property
-    def is_of_machine(self) -> bool:
-        """Whether it is a file or a folder, which other machines do not see."""
-        return False
-
-    def current_at(self, address: OverrideAddress) -> Revision | None:
-        """Return the revision that an address points at, or None."""
-        return self.current(ns=address.ns, prompt_key=address.prompt_key, tag=address.tag)
-
-    def file_of(self, address: OverrideAddress) -> Path | None:
-        """Return the file that holds the revision of a tag; None if the store has no files."""
-        return None
-
-    @abstractmethod
-    def addresses(self) -> tuple[OverrideAddress, ...]:
-        """Return the address of every tag that points at a revision, sorted."""
-
-    @abstractmethod
-    def current(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> Revision | None:
-        """Return the revision that the tag points at, or None."""
-
-    @abstractmethod
-    def history(self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG) -> tuple[Revision, ...]:
-        """Return every revision that was written under the tag, oldest first."""
-
-    def rollback(
-        self, *, ns: str, prompt_key: str, tag: str = DEFAULT_TAG, revision: str | None = None
-    ) -> Revision | None:
-        """Point the tag at another revision, by default the parent of the present one.
-
-        Revisions are kept, so a later one may be named too. ``revision`` is an id, or a unique
-        prefix of at least 4 digits. Returns the revision that the tag points at afterwards; None
-        after the first revision was rolled back, which leaves the tag empty.
-
-        Raises:
-            RevisionNotFoundError: there is no such revision, more than one, or nothing to
-                roll back.
-            InvalidIdentifierError: ``revision`` is not 4 to 64 hexadecimal digits.
-        """
-        address = OverrideAddress(ns, prompt_key, tag)
-        return self.rollback_all({address: revision})[address]
-
-    @abstractmethod
-    def rollback_all(
-        self,
-        revisions: Mapping[OverrideAddress, str | None],
-        *,
-        expected: Mapping[OverrideAddress, str] | None = None,
-    ) -> dict[OverrideAddress, Revision | None]:
-        """Point several tags at other revisions, each as :meth:`rollback` does.
-
-        If one is refused, none moves. In a database all of them move or none even if the process
-        is killed; in files one moves after another.
-
-        Args:
-            revisions: an id for each tag, or None for the parent of its present revision.
-            expected: ids of the revisions that tags point at now, an empty one for none; compared
-                under the locks of the store.
-
-        Raises:
-            OverrideConflictError: a tag points at another revision than expected.
-        """
-
-
-def check_expected(
-    present: Mapping[OverrideAddress, Revision | None],
-    expected: Mapping[OverrideAddress, str] | None,
-) -> None:
-    """Refuse to move tags that do not point at the expected revisions; an empty id is for none.
-
-    Raises:
-        OverrideConflictError: one has moved.
-    """
-    for address, revision_id in (expected or {}).items():
-        now = present[address]
-        if revision_id != (now.id if now else ""):
-            raise errors.OverrideConflictError(
-                f"tag `{address.tag}` of `{address.ns}/{address.prompt_key}` was moved meanwhile; "
-                "look at it again"
-            )
-
-
-_REVISION = re.compile(r"[0-9a-f]{4,64}")
-
-
-def check_revision(revision: str | None) -> None:
-    """Refuse anything that cannot be the start of an id.
-
-    Raises:
-        InvalidIdentifierError: it is not 4 to 64 hexadecimal digits.
-    """
-    if revision is not None and not _REVISION.fullmatch(revision):
-        raise errors.InvalidIdentifierError(
-            f"revision: expected 4 to 64 hexadecimal digits of an id, found {shown(revision)}"
-        )
-
-
-def wanted_revision(present: Revision | None, named: str | None, where: str) -> str | None:
-    """Return the id, or its prefix, that a tag should point at after a rollback; None for nothing.
-
-    Raises:
-        RevisionNotFoundError: no revision is named and the tag, called ``where``, is empty.
-    """
-    if named is not None:
-        return named
-    if present is None:
-        raise errors.RevisionNotFoundError(f"{where} has nothing to roll back to; name a revision")
-    return present.parent
-
-
-def one_id(known: Mapping[str, object], wanted: str, where: str) -> str:
-    """Return the unique known id that starts with ``wanted``.
-
-    Raises:
-        RevisionNotFoundError: there is none, or there are several.
-    """
-    ids_found = sorted(id_ for id_ in known if id_.startswith(wanted))
-    if len(ids_found) == 1:
-        return ids_found[0]
-    if not ids_found:
-        raise errors.RevisionNotFoundError(
-            f"{where} has no revision {shown_hash(wanted)}; see its history for those it has"
-        )
-    ids = ", ".join(map(shown_hash, ids_found))
-    raise errors.RevisionNotFoundError(
-        f"{where} has several revisions {wanted}…: {ids}; give more digits"
-    )
-
-
 def _address(descriptor: PromptDescriptor, override: PromptOverride) -> OverrideAddress:
     address = OverrideAddress(override.ns, override.prompt_key, override.tag)
     if (address.ns, address.prompt_key) != (descriptor.ns, descriptor.key):
@@ -406,85 +261,3 @@ class InMemoryPromptOverridesStore(BasePromptOverridesStore):
         address = OverrideAddress(ns, prompt_key, tag)
         with self._lock:
             self._kept = {at: value for at, value in self._kept.items() if at != address}
-
-
-class OverlayPromptOverridesStore(BasePromptOverridesStore):
-    """Reads two stores and writes only the upper one.
-
-    Where both replace the same part, the overlay wins, unless its entry is stale and the
-    base's is not. ``delete`` and removals uncover the entries of the base.
-
-    Args:
-        base: the store below; None for none.
-        overlay: the store above, or the initial overrides of one in memory.
-    """
-
-    def __init__(
-        self,
-        *,
-        base: PromptOverridesStore | None,
-        overlay: BasePromptOverridesStore | PromptOverride | Iterable[PromptOverride],
-    ) -> None:
-        if base is not None:
-            check_store(base, "base")
-        self._base = base
-        if isinstance(overlay, PromptOverride):
-            overlay = [overlay]
-        if not isinstance(overlay, (BasePromptOverridesStore, Iterable)):
-            raise errors.InvalidOverrideError(
-                "overlay: expected overrides or a store derived from BasePromptOverridesStore, "
-                f"which is locked while it is changed, found {shown(overlay)}; "
-                "any store may be the base"
-            )
-        if not isinstance(overlay, BasePromptOverridesStore):
-            overlay = InMemoryPromptOverridesStore(overlay)
-        self._overlay = overlay
-        self._record = record_of(base, overlay)
-
-    def looks(self) -> Sequence[Look]:
-        return () if self._record is None else self._record.looks()
-
-    def remember_look(self, look: Look) -> None:
-        if self._record is not None:
-            self._record.remember_look(look)
-
-    def resolve(
-        self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG
-    ) -> PromptOverride | None:
-        above = self._overlay.resolve(descriptor, tag)
-        below = self._base.resolve(descriptor, tag) if self._base is not None else None
-        if above is None or below is None:
-            return below if above is None else above
-        return overlaid(descriptor, below, above)
-
-    def mutate_all(
-        self, changes: Changes, *, provenance: Provenance | None = None
-    ) -> dict[OverrideAddress, PromptOverride]:
-        return self._overlay.mutate_all(changes, provenance=provenance)
-
-    def delete(self, *, ns: str, prompt_key: str, tag: str) -> None:
-        self._overlay.delete(ns=ns, prompt_key=prompt_key, tag=tag)
-
-    def _visible(
-        self, descriptor: PromptDescriptor, tag: str, present: PromptOverride
-    ) -> PromptOverride:
-        below = self._base.resolve(descriptor, tag) if self._base is not None else None
-        return present if below is None else overlaid(descriptor, below, present)
-
-
-def overlaid(
-    descriptor: PromptDescriptor, below: PromptOverride, above: PromptOverride
-) -> PromptOverride:
-    """Return ``below`` with the entries of ``above`` that win."""
-    if not below:
-        return below.merged_with(above)
-    winning = [
-        entry
-        for entry in above.entries()
-        if _wins(descriptor, entry, below.find(entry) or below.undone_by(entry))
-    ]
-    return below.merged_with(above.holding(winning))
-
-
-def _wins(descriptor: PromptDescriptor, entry: Entry, other: Entry | None) -> bool:
-    return other is None or is_fresh(descriptor, entry) or not is_fresh(descriptor, other)

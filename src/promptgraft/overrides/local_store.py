@@ -16,14 +16,7 @@ import attrs
 from promptgraft.errors import RevisionNotFoundError, StoreError
 from promptgraft.ground.clock import Clock, SystemClock
 from promptgraft.ground.serde import canonical_json
-from promptgraft.overrides.base_store import (
-    Changes,
-    RevisionedStore,
-    check_expected,
-    check_revision,
-    one_id,
-    wanted_revision,
-)
+from promptgraft.overrides.base_store import Changes
 from promptgraft.overrides.codec import decode_revision, encode_revision, make_revision, marked
 from promptgraft.overrides.looks import Look, is_known
 from promptgraft.overrides.parts.descriptors import PromptDescriptor
@@ -38,6 +31,13 @@ from promptgraft.overrides.revision_files import (
     read_file,
     refuse_foreign_links,
     seen_through,
+)
+from promptgraft.overrides.revisioned import (
+    RevisionedStore,
+    check_expected,
+    check_revision,
+    one_id,
+    wanted_revision,
 )
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision

@@ -25,10 +25,10 @@ from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.strict.checks import PATH, TEXT, Check, Kind, Reach, Schema, check
 from promptgraft.ground.strict.kinds import checked, record_of
 from promptgraft.ground.strict.nodes import Node, Source
-from promptgraft.overrides.base_store import RevisionedStore
 from promptgraft.overrides.local_store import LocalPromptOverridesStore
 from promptgraft.overrides.parts.validation import check_tag
 from promptgraft.overrides.revision_files import FOLDER
+from promptgraft.overrides.revisioned import RevisionedStore
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.files import source_file
 from promptgraft.project.python_source import PythonSource, Surroundings

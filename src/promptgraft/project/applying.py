@@ -31,6 +31,7 @@ from promptgraft.overrides import (
     diff_override,
     diff_revisions,
 )
+from promptgraft.overrides.differences import lines_in
 from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.overrides.parts.entry import Entry, SkipReason
 from promptgraft.overrides.parts.validation import shown_hash
@@ -39,7 +40,6 @@ from promptgraft.overrides.resolution import (
     checked_entry,
     is_fresh,
     left_by,
-    lines_in,
     resolve_override,
     uncovered,
 )

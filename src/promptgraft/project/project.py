@@ -23,7 +23,7 @@ from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.nodes import Source, raise_lines, spelled
 from promptgraft.ground.text import listed
 from promptgraft.ground.yaml_text import YamlPath
-from promptgraft.overrides.base_store import RevisionedStore
+from promptgraft.overrides.revisioned import RevisionedStore
 from promptgraft.project.adding import project_store
 from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_search import TargetsConfig, tuned_settings

@@ -11,7 +11,7 @@ from promptgraft import __version__
 from promptgraft.adapters.base import adapter_identity
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import Json, unstructure
-from promptgraft.overrides.base_store import RevisionedStore
+from promptgraft.overrides.revisioned import RevisionedStore
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.settings import Settings
 

@@ -12,8 +12,9 @@ import attrs
 from promptgraft.evals.gains import Gain
 from promptgraft.ground.serde import Json, unstructure
 from promptgraft.ground.text import score
-from promptgraft.overrides import resolution
-from promptgraft.overrides.base_store import InMemoryPromptOverridesStore, overlaid
+from promptgraft.overrides import differences
+from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
+from promptgraft.overrides.overlay import overlaid
 from promptgraft.overrides.parts.descriptors import PromptLike
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.template import Prompt
@@ -33,7 +34,7 @@ def result_document(
     ended: RunEnded,
     name: str,
     winner: Mapping[str, Change],
-    parts: Sequence[resolution.PartDiff],
+    parts: Sequence[differences.PartDiff],
     *,
     warnings: Sequence[str],
     seed: int,
@@ -76,7 +77,7 @@ def result_document(
         "cost": money(ended.cost),
         "ledger": ledger_rows(ended.ledger),
         "winner": {"candidate": ended.best, "tag": ended.tag, "entries": plain_changes(winner)},
-        "parts": resolution.parts_json(parts, checked=True),
+        "parts": differences.parts_json(parts, checked=True),
         "warnings": list(warnings),
         **({"wear": {**attrs.asdict(ended.wear), "line": ended.wear.line}} if ended.wear else {}),
         **({"taught": list(taught)} if taught else {}),
@@ -85,12 +86,12 @@ def result_document(
 
 def changed_parts(
     prompts: Mapping[str, PromptLike], baseline: Mapping[str, Change], winner: Mapping[str, Change]
-) -> tuple[resolution.PartDiff, ...]:
+) -> tuple[differences.PartDiff, ...]:
     """Return how a winner differs from the source; with several prompts, names have addresses.
 
     ``prompts`` are the sources by address; without a source, the baseline is compared instead.
     """
-    diffs: list[resolution.PartDiff] = []
+    diffs: list[differences.PartDiff] = []
     for address, change in winner.items():
         before = baseline.get(address)
         if isinstance(change, str):
@@ -99,11 +100,11 @@ def changed_parts(
             if change != old:
                 diffs.append(_part("text", address, old, change))
         elif len(winner) == 1 and address in prompts:
-            diffs += resolution.diff_override(prompts[address], change)
+            diffs += differences.diff_override(prompts[address], change)
         else:
             source = prompts.get(address)
-            parts = resolution.diff_revisions(change.holding(()), change)
-            for part in parts if source is None else resolution.diff_override(source, change):
+            parts = differences.diff_revisions(change.holding(()), change)
+            for part in parts if source is None else differences.diff_override(source, change):
                 name = named_in(address, part.part)
                 moved = _part(part.kind, name, part.before, part.after)
                 diffs.append(attrs.evolve(moved, state=part.state))
@@ -111,7 +112,7 @@ def changed_parts(
 
 
 def warnings_of(
-    remarks: Sequence[str], prompts: Mapping[str, PromptLike], parts: Sequence[resolution.PartDiff]
+    remarks: Sequence[str], prompts: Mapping[str, PromptLike], parts: Sequence[differences.PartDiff]
 ) -> tuple[str, ...]:
     """Return the warnings about a run, one line each: its remarks, and that its winner is long.
 
@@ -156,9 +157,9 @@ def whole_prompt(prompt: Prompt[object], base: PromptOverride, changes: PromptOv
     return present.with_placeholders().text
 
 
-def _part(kind: str, name: str, before: str | None, after: str | None) -> resolution.PartDiff:
-    text = resolution.diff_bodies(before or "", after or "", part=name)
-    return resolution.PartDiff(kind=kind, part=name, before=before, after=after, text=text)
+def _part(kind: str, name: str, before: str | None, after: str | None) -> differences.PartDiff:
+    text = differences.diff_bodies(before or "", after or "", part=name)
+    return differences.PartDiff(kind=kind, part=name, before=before, after=after, text=text)
 
 
 def figures_json(ended: RunEnded, budget: int, kept_rewrites: int) -> dict[str, Json]:

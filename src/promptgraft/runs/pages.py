@@ -17,7 +17,7 @@ from promptgraft.ground.text import (
     visible,
     visible_line,
 )
-from promptgraft.overrides.resolution import PartDiff, diff_bodies
+from promptgraft.overrides.differences import PartDiff, diff_bodies
 from promptgraft.runs.folder import RunFolder
 from promptgraft.runs.history import RunHistory, shown_mean
 from promptgraft.search.events import CandidateAdded, MutationRejected, RunEnded, RunStarted

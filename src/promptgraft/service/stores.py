@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from promptgraft.errors import ConfigError
-from promptgraft.overrides.base_store import RevisionedStore
+from promptgraft.overrides.revisioned import RevisionedStore
 
 _FILE = "sqlite:///"
 _IN_MEMORY = ("sqlite://", _FILE, f"{_FILE}:memory:")

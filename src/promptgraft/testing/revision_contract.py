@@ -16,7 +16,7 @@ from promptgraft.errors import (
 )
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.overrides import OverrideAddress, Provenance, Revision
-from promptgraft.overrides.base_store import RevisionedStore as Store
+from promptgraft.overrides.revisioned import RevisionedStore as Store
 from promptgraft.testing.prompts import (
     JUDGE,
     PROMPT,

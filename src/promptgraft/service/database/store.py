@@ -10,17 +10,17 @@ import attrs
 from sqlalchemy import ColumnElement, Connection, Table, and_, func, insert, select, update
 
 from promptgraft.errors import InvalidIdentifierError, RevisionNotFoundError, StoreError
-from promptgraft.overrides.base_store import (
-    Changes,
+from promptgraft.overrides.base_store import Changes
+from promptgraft.overrides.codec import decode_revision, encode_revision, make_revision, marked
+from promptgraft.overrides.parts.descriptors import PromptDescriptor
+from promptgraft.overrides.parts.validation import check_key
+from promptgraft.overrides.revisioned import (
     RevisionedStore,
     check_expected,
     check_revision,
     one_id,
     wanted_revision,
 )
-from promptgraft.overrides.codec import decode_revision, encode_revision, make_revision, marked
-from promptgraft.overrides.parts.descriptors import PromptDescriptor
-from promptgraft.overrides.parts.validation import check_key
 from promptgraft.overrides.store import DEFAULT_TAG, OverrideAddress
 from promptgraft.overrides.types import PromptOverride, Provenance, Revision
 from promptgraft.service.database.engine import Database

@@ -19,9 +19,9 @@ from promptgraft.overrides import (
     RevisionedStore,
 )
 from promptgraft.overrides.base_store import BasePromptOverridesStore, Change, Changes
+from promptgraft.overrides.differences import PartDiff, diff_override
 from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.overrides.parts.validation import check_tag
-from promptgraft.overrides.resolution import PartDiff, diff_override
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.prompt.template import Prompt

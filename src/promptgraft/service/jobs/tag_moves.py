@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from promptgraft.errors import ConfigError, OverrideConflictError
 from promptgraft.ground.serde import did_you_mean
 from promptgraft.overrides import Revision, RevisionedStore
-from promptgraft.overrides.base_store import one_id
-from promptgraft.overrides.resolution import diff_override
+from promptgraft.overrides.differences import diff_override
+from promptgraft.overrides.revisioned import one_id
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.service.jobs import promoting

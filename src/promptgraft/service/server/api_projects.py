@@ -11,8 +11,8 @@ from promptgraft.ground.serde import Json, unstructure
 from promptgraft.ground.strict.checks import STRING, TEXT, Kind
 from promptgraft.ground.strict.kinds import Key, named, record
 from promptgraft.overrides import RevisionedStore
+from promptgraft.overrides.differences import parts_json
 from promptgraft.overrides.parts import plain_lists
-from promptgraft.overrides.resolution import parts_json
 from promptgraft.project import Project
 from promptgraft.project.describing import describe
 from promptgraft.project.project_prompt import ProjectPrompt
