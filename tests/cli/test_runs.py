@@ -446,8 +446,8 @@ def test_scores_of_other_data_are_not_subtracted(console: Console, demo: Path) -
     console("optimize", "--budget", str(BUDGET), "-q")
     ended = console("compare", first.id)
     assert re.search(
-        r"(?m)^scores cannot be compared: the examples of the validation set differ: \d+ in A, "
-        r"\d+ in B",
+        r"(?m)^validation scores cannot be compared: the examples of the validation set differ: "
+        r"\d+ in A, \d+ in B",
         ended.out,
     )
     assert re.search(r"(?m)^your prompt +0\.\d{3} +0\.\d{3}$", ended.out)

@@ -16,7 +16,15 @@ from promptgraft.errors import TransientProviderError
 from promptgraft.project import load_project
 from promptgraft.project.python_source import beside
 from promptgraft.runs import RunFolder, RunRecord, read_run
-from promptgraft.runs.comparing import Incomparable, cases_frame, gain_between, incomparable
+from promptgraft.runs.comparing import (
+    Incomparable,
+    cases_frame,
+    gain_between,
+    incomparable,
+    means_in_common,
+    unseen_scores,
+)
+from promptgraft.runs.report.page import comparison_page
 from runs.toy_runs import held_out, kept_run, make_job, make_tiny_job
 from settings_leaves import evolved
 
@@ -57,8 +65,9 @@ def test_winners_are_compared_by_families_like_their_verdicts(tmp_path: Path) ->
 
 def test_other_metrics_make_no_score_comparable(first: RunFolder, tmp_path: Path) -> None:
     said = found(first, tmp_path, feedback_fn=Strict())
-    assert said.pareto == said.held_out == said.reasons
-    [reason] = said.reasons
+    [reason] = said.pareto
+    assert said.held_out == (reason,)
+    assert said.reasons == (f"scores cannot be compared: {reason}",)
     assert reason == "the functions of `feedback_fn` differ: 'worlds.judge' in A, 'strict' in B"
 
 
@@ -77,12 +86,12 @@ def test_metrics_that_differ_are_named_without_their_digests(tmp_path: Path) -> 
         (run("b", "0.25"), "the functions of `metric python` differ: 'own.m' was edited"),
         (run("c", "0.5", ", ignore_case: true"), "the metrics differ: metric `exact`"),
     ):
-        [found_reason] = incomparable(first, other).reasons
+        [found_reason] = incomparable(first, other).pareto
         assert found_reason.removesuffix(" between A and B") == reason
 
 
 def test_other_weights_make_no_score_comparable(first: RunFolder, tmp_path: Path) -> None:
-    [reason] = found(first, tmp_path, weights={"score": 1.0}).reasons
+    [reason] = found(first, tmp_path, weights={"score": 1.0}).held_out
     assert reason == "the weights of the objectives differ: {} in A, {'score': 1.0} in B"
 
 
@@ -101,7 +110,21 @@ def test_other_texts_under_the_same_ids_are_noticed(first: RunFolder, tmp_path: 
 def test_other_held_out_examples_leave_d_pareto_alone(first: RunFolder, tmp_path: Path) -> None:
     said = found(first, tmp_path, held_out=held_out(2))
     assert said.pareto == ()
-    assert said.held_out == ("the examples of the held-out set differ: 1 in A, 2 in B, 1 in both",)
+    differing = "the tested held-out cases differ: 1 in A, 2 in B, 1 in both"
+    assert said.held_out == (differing,)
+    assert said.reasons == (f"held-out scores cannot be compared: {differing}",)
+
+
+def test_winners_that_were_tested_on_other_cases_are_compared_on_those_in_common(
+    first: RunFolder, tmp_path: Path
+) -> None:
+    record, other = read_run(first), read_run(kept_run(tmp_path, make_job(held_out=held_out(2))))
+    [alone] = unseen_scores(record).values()
+    assert means_in_common(record, other, incomparable(record, other)) == (1, alone, alone)
+    page = comparison_page(record, other)
+    assert "On the 1 held-out case that both winners were tested on: A 1.000, B 1.000." in page
+    strict = read_run(kept_run(tmp_path / "strict", make_job(feedback_fn=Strict())))
+    assert means_in_common(record, strict, incomparable(record, strict)) is None
 
 
 @pytest.mark.parametrize("header", [None, b"", b"damaged\n"])

@@ -216,6 +216,18 @@ def test_candidates_can_be_filtered_ordered_and_jumped_to(opened: _Open) -> None
     assert found.said == []
 
 
+def test_estimates_come_after_means_and_have_no_difference_from_the_baseline(
+    opened: _Open,
+) -> None:
+    page = opened("small").page
+    page.locator("#search > summary").click()
+    page.locator("#every .controls").get_by_label("Order").select_option("mean")
+    rows = page.locator("#candidates .row")
+    assert rows.evaluate_all("rows => rows.map((row) => row.dataset.number)") == list("2301")
+    assert rows.last.locator("summary").inner_text().split()[-1] == "~0.500"
+    assert rows.first.locator(".delta").count() == 1
+
+
 def test_cases_can_be_searched_and_limited_to_those_that_changed_or_failed(opened: _Open) -> None:
     found = opened("small")
     page = found.page

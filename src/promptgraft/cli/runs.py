@@ -338,7 +338,7 @@ def _print(
         [(name, f"{record.id}, {record.prompt}, {record.state}") for name, record in sides.items()]
     )
     for reason in differing.reasons:
-        screen.line(f"scores cannot be compared: {reason}", color="yellow")
+        screen.line(reason, color="yellow")
     screen.line()
     screen.table([("", *sides, "B - A"), *figure_rows(sides["A"], sides["B"], differing)])
     if between is not None:

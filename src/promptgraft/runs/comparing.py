@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any, TypeVar
 
 import attrs
@@ -91,8 +92,16 @@ class Incomparable:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Every reason once."""
-        return tuple(dict.fromkeys((*self.pareto, *self.held_out)))
+        """Every reason once, with the scores that it is about."""
+        both = {*self.pareto} & {*self.held_out}
+        kinds = (("validation ", self.pareto), ("held-out ", self.held_out))
+        return tuple(
+            dict.fromkeys(
+                f"{'' if reason in both else kind}scores cannot be compared: {reason}"
+                for kind, reasons in kinds
+                for reason in reasons
+            )
+        )
 
 
 def incomparable(
@@ -105,7 +114,9 @@ def incomparable(
     """
     prints = fingerprint_of(first), fingerprint_of(second)
     judged = tuple(_judged_differently(first, second, prints, labels))
-    pareto = _other_cases("validation", first.pareto_ids, second.pareto_ids, labels)
+    pareto = _other_cases(
+        "examples of the validation set", first.pareto_ids, second.pareto_ids, labels
+    )
     # The digest covers training and validation cases; ids alone cannot show changed contents.
     data_sets = {shown(fingerprint.get("dataset")) for fingerprint in prints if fingerprint}
     if len(data_sets) > 1 and set(first.pareto_ids) == set(second.pareto_ids):
@@ -113,7 +124,7 @@ def incomparable(
     first_ids, second_ids = (
         record.held_out.ids if record.held_out else () for record in (first, second)
     )
-    held_out = _other_cases("held-out", first_ids, second_ids, labels)
+    held_out = _other_cases("tested held-out cases", first_ids, second_ids, labels)
     return Incomparable(pareto=(*judged, *pareto), held_out=(*judged, *held_out))
 
 
@@ -160,6 +171,27 @@ def gain_between(first: RunRecord, second: RunRecord, differing: Incomparable) -
     if differing.held_out or before is None or after is None or before.why_not or after.why_not:
         return None
     return after.gain_over(before)
+
+
+def means_in_common(
+    first: RunRecord, second: RunRecord, differing: Incomparable
+) -> tuple[int, float, float] | None:
+    """Return on how many held-out cases both winners have scores, and their means there.
+
+    None if there are none, or if they were judged differently.
+    """
+    if {*differing.held_out} & {*differing.pareto}:
+        return None
+    ours, theirs = unseen_scores(first), unseen_scores(second)
+    pairs = [
+        (score_a, score_b)
+        for case, score_a in ours.items()
+        if score_a is not None and (score_b := theirs.get(case)) is not None
+    ]
+    if not pairs:
+        return None
+    mean_a, mean_b = map(fmean, zip(*pairs, strict=True))
+    return len(pairs), mean_a, mean_b
 
 
 def figure_rows(
@@ -291,4 +323,4 @@ def _other_cases(
         return ()
     a, b = labels
     sizes = f"{len(first)} in {a}, {len(second)} in {b}, {len({*first} & {*second})} in both"
-    return (f"the examples of the {name} set differ: {sizes}",)
+    return (f"the {name} differ: {sizes}",)

@@ -341,7 +341,11 @@ def comparison(
         "reasons": list(dict.fromkeys(why for *_, differing in pairs for why in differing.reasons)),
         "rows": rows,
         "gains": [
-            (label, comparing.gain_between(first, other, differing))
+            (
+                label,
+                comparing.gain_between(first, other, differing),
+                comparing.means_in_common(first, other, differing),
+            )
             for label, other, differing in pairs
         ],
         "changes": [

@@ -75,9 +75,10 @@
     const order = controls.querySelector(".order");
     if (order) {
       const worth = (row) => (row.dataset.mean === "" ? -Infinity : Number(row.dataset.mean));
+      const isEstimate = (row) => "estimated" in row.dataset;
       const by = {
         number: (a, b) => a.dataset.number - b.dataset.number,
-        mean: (a, b) => worth(b) - worth(a) || a.dataset.number - b.dataset.number,
+        mean: (a, b) => isEstimate(a) - isEstimate(b) || worth(b) - worth(a) || a.dataset.number - b.dataset.number,
       };
       order.addEventListener("change", () => {
         for (const list of all(".list", box)) {
