@@ -239,6 +239,22 @@ def test_a_page_says_that_its_connection_is_lost(
     watched.faults.clear()  # the browser tells of the lost connection
 
 
+def test_a_page_says_that_its_server_hangs(
+    watched: Watched, client: Client, manager: JobManager
+) -> None:
+    job = manager.create("support", "triage", {})
+    page = watched.page
+    page.clock.install()
+    page.goto(f"{client.url}/jobs/{job.id}")
+    expect(page.locator(".lost")).to_be_empty()
+    page.route("**/live", lambda _: None)  # never answered
+    page.clock.run_for(31_000)
+    expect(page.locator(".lost")).to_contain_text("The connection is lost")
+    page.unroute("**/live")
+    page.clock.run_for(20_000)
+    expect(page.locator(".lost")).to_be_empty()
+
+
 def test_a_page_says_that_its_user_is_signed_out(
     watched: Watched, client: Client, manager: JobManager
 ) -> None:

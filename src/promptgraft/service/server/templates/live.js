@@ -22,7 +22,10 @@
   };
 
   const update = async (area) => {
-    const answer = await fetch(area.dataset.from, { credentials: "same-origin" });
+    // A server that hangs keeps its connections open, and says nothing.
+    const patience = new AbortController();
+    setTimeout(() => patience.abort(), 10000);
+    const answer = await fetch(area.dataset.from, { credentials: "same-origin", signal: patience.signal });
     if (answer.status === 401) throw new SignedOut();
     if (!answer.ok) throw new Error(answer.statusText);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -53,13 +56,17 @@
       try {
         await update(area);
         const hasEnded = area.querySelector("[data-ended]");
-        if (hasEnded) events.close(); // nothing more will come
+        if (hasEnded) { // nothing more will come
+          events.close();
+          clearInterval(looking);
+        }
         if (hasEnded || events.readyState === EventSource.OPEN) tell(area, "");
         else lost(area);
       } catch (error) {
         lost(area, error);
       }
     };
+    const looking = setInterval(() => { if (!document.hidden && !due) show(); }, 20000);
     events.onopen = () => tell(area, "");
     // A stream does not tell whether it failed or its job has ended; a page does.
     events.onerror = show;
