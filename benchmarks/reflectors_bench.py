@@ -15,6 +15,7 @@ import argparse
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -62,7 +63,10 @@ class Outcome:
         calls: calls of the task model.
         reflections: calls of the reflection model.
         length: characters of the winner.
-        best_won: whether no candidate of the pool is better on the validation set.
+        rank: of the winner among the pool, by the noise-free score on the validation set.
+        regret: by how much the best of the pool is better on test items.
+        selectable: by how much the best on the validation set is better on test items.
+        lost: how far that one came, see ``Curve.stages``; empty if it won.
         damaged: candidates that define a label twice, or where it does not belong.
         escaped: whether the winner has lost a sentence that forbids what would help.
     """
@@ -72,7 +76,10 @@ class Outcome:
     calls: int
     reflections: int
     length: int
-    best_won: bool
+    rank: int
+    regret: float
+    selectable: float
+    lost: str
     damaged: int
     escaped: bool
 
@@ -82,17 +89,25 @@ def search_one(task: tuple[str, str, int, int]) -> Outcome:
     kind, method, seed, calls = task
     world, writer = KINDS[kind].make(seed)
     curve = METHODS[method](world, writer, budget=calls)
-    means = [world.expected(texts, world.validation) for texts in curve.pool]
+    on_validation, on_test = (
+        [world.expected(texts, items) for texts in curve.pool]
+        for items in (world.validation, world.test)
+    )
+    best = on_validation.index(max(on_validation))
+    rank = 1 + sum(mean > on_validation[curve.pool.index(curve.winner)] for mean in on_validation)
     damaged = 0
     if isinstance(world, SlotWorld):
         damaged = sum(bool(world.damage(texts)) for texts in curve.pool)
     return Outcome(
-        final=world.expected(curve.winner, world.test),
+        final=curve.final,
         first=world.expected(world.first, world.test),
         calls=curve.calls,
         reflections=curve.reflections,
         length=curve.length,
-        best_won=world.expected(curve.winner, world.validation) >= max(means),
+        rank=rank,
+        regret=max(on_test) - curve.final,
+        selectable=on_test[best] - curve.final if rank > 1 else 0.0,
+        lost="" if rank == 1 else curve.stages[best] if curve.stages else "finals",
         damaged=damaged,
         escaped=not any(FORBIDS in text for text in curve.winner.values()),
     )
@@ -106,11 +121,15 @@ def line_of(method: str, outcomes: Sequence[Outcome]) -> str:
 
     cost = of("calls") + REFLECTION * of("reflections")
     finals = [outcome.final for outcome in outcomes]
+    stages = Counter(outcome.lost for outcome in outcomes if outcome.lost)
+    lost = ", ".join(f"{count} {stage}" for stage, count in sorted(stages.items()))
     error = (sum((one - of("final")) ** 2 for one in finals) / max(1, len(finals) - 1)) ** 0.5
     return (
         f"  {method:<20} {of('final'):.3f} ±{error / len(finals) ** 0.5:.3f} {of('calls'):6.0f} "
         f"{of('reflections'):6.1f} {cost:7.0f} {of('length'):7.0f} "
-        f"{of('best_won'):6.0%} {sum(one.damaged for one in outcomes):7} {of('escaped'):7.0%}"
+        f"{sum(one.damaged for one in outcomes):7} {of('escaped'):7.0%} "
+        f"{mean(outcome.rank == 1 for outcome in outcomes):5.0%} {of('rank'):5.1f} "
+        f"{of('regret'):7.3f} {of('selectable'):+11.3f} {lost}"
     )
 
 
@@ -193,7 +212,10 @@ def main() -> int:
     print(f"{header()}; seeds {seeds[0]} to {seeds[-1]}; {options.calls} calls; {seconds:.0f} s")
     for kind in kinds:
         print(f"\n{kind}: {KINDS[kind].says}")
-        print(f"  {'':<20} final         calls  asked    cost  length   best damaged escaped")
+        print(
+            f"  {'':<20} final         calls  asked    cost  length damaged escaped  "
+            "best  rank  regret  selectable lost"
+        )
         for method in methods:
             print(line_of(method, [next(outcomes) for _ in seeds]))
     return 0

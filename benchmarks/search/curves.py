@@ -23,6 +23,9 @@ class Curve:
         length: characters of the texts that the search ended with.
         winner: these texts; empty where nobody asks for them.
         pool: the texts of all candidates; empty where nobody asks for them.
+        stages: how far each of them came: ``race``, if it never led; ``later``, if it led and was
+            overtaken; ``finals``, if it was evaluated on the whole validation set. Empty if all
+            were.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -32,6 +35,7 @@ class Curve:
     length: int
     winner: Texts = attrs.field(factory=dict)
     pool: tuple[Texts, ...] = ()
+    stages: tuple[str, ...] = ()
 
     @property
     def final(self) -> float:

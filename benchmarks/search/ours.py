@@ -96,9 +96,11 @@ def search(
     graph = world if isinstance(world, GraphWorld) else None
     reflect = _replying(reflector)
     pool: list[Mapping[str, str]] = []
+    led = set[int]()
 
     def added(event: GepaCandidateAdded) -> None:
         pool.append(dict(_named(name, text) for name, text in event.texts.items()))
+        led.add(event.best)
         recorder.note(pool[event.best])
 
     bus.subscribe(GepaCandidateAdded, added)
@@ -129,8 +131,15 @@ def search(
     subject = _graph(graph) if graph else Prompt(_template(world, titles))
     result = GepaOptimizer(context, config).optimize(subject)
     recorder.note(pool[result.best_index])
+    stages = (
+        "finals" if None not in scores else "later" if position in led else "race"
+        for position, scores in enumerate(result.scores_matrix)
+    )
     return attrs.evolve(
-        recorder.curve(reflector.calls), pool=tuple(pool), winner=pool[result.best_index]
+        recorder.curve(reflector.calls),
+        pool=tuple(pool),
+        winner=pool[result.best_index],
+        stages=tuple(stages),
     )
 
 

@@ -15,6 +15,7 @@ from reflectors.kinds import KINDS
 from reflectors.questions import read
 from reflectors.slots import FORBIDS, SHAPES, SlotWorld
 from reflectors.writers import SlotHabits, SlotWriter
+from reflectors_bench import search_one
 from search import ours, peer
 from search.interfaces import Writer
 
@@ -44,6 +45,22 @@ def test_no_search_doubles_a_definition_or_moves_it_away(seed: int) -> None:
     curve = ours.search(world, writer, budget=400, preset="lean", minibatch_size=6)
     assert len(curve.pool) > 2
     assert [world.damage(texts) for texts in curve.pool] == [()] * len(curve.pool)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_best_of_a_pool_that_did_not_win_was_lost_somewhere(seed: int) -> None:
+    outcome = search_one(("mistakes", "default", seed, 300))
+    assert bool(outcome.lost) == (outcome.rank > 1)
+    assert outcome.regret >= max(0.0, outcome.selectable)
+    assert search_one(("mistakes", "paper", seed, 300)).rank == 1
+
+
+def test_a_search_tells_how_far_each_candidate_came() -> None:
+    world, writer = KINDS["mistakes"].make(1)
+    curve = ours.search(world, writer, budget=400, preset="lean", minibatch_size=6)
+    stages = dict(zip((str(texts) for texts in curve.pool), curve.stages, strict=True))
+    assert stages[str(world.first)] == stages[str(curve.winner)] == "finals"
+    assert {*curve.stages} == {"race", "later", "finals"}
 
 
 @pytest.mark.parametrize(
