@@ -8,6 +8,8 @@ import json
 from collections.abc import Collection, Mapping
 from decimal import Decimal
 from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
 
 import pytest
 import yaml
@@ -429,3 +431,45 @@ def test_pairs_are_an_input_and_an_expected_answer() -> None:
     assert (case.input, case.expected) == ("Where?", "here")
     with pytest.raises(DataFormatError, match="expected an object"):
         Dataset.of([("Where?", "here", 1)])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("ending", ["json", "yaml"])
+def test_the_only_list_of_objects_in_an_object_is_the_cases(tmp_path: Path, ending: str) -> None:
+    rows: list[Json] = [{"input": f"Where is {n}?", "target": "here"} for n in range(3)]
+    whole: dict[str, Json] = {
+        "canary": "x",
+        "metrics": ["exact"],
+        "examples": rows,
+        "page": {"n": 1},
+    }
+    path = tmp_path / f"task.{ending}"
+
+    def write() -> str:
+        is_json = ending == "json"
+        text = json.dumps(whole, indent=1) if is_json else yaml.safe_dump(whole, sort_keys=False)
+        path.write_text(text, "utf-8")
+        return text
+
+    lines = write().splitlines()
+    cases = Dataset.load(path, fields={"expected": "target"}).cases
+    assert [case.input for case in cases] == ["Where is 0?", "Where is 1?", "Where is 2?"]
+    for case in cases:
+        line = int(case.origin.rpartition(":")[2])
+        assert str(case.input) in "".join(lines[line - 1 : line + 2])
+    rows[1] = {"target": "here"}
+    write()
+    with pytest.raises(DataFormatError) as caught:
+        Dataset.load(path, fields={"expected": "target"})
+    assert str(caught.value).startswith(f"{cases[1].origin}: ")
+
+
+class Fetched(NamedTuple):
+    id: UUID
+    input: str
+    expected: str
+
+
+def test_rows_of_databases_have_names_and_ids() -> None:
+    (case,) = Dataset.of([Fetched(UUID(int=7), "Where?", "here")])  # type: ignore[list-item]
+    assert case.id == "00000000-0000-0000-0000-000000000007"
+    assert (case.input, case.expected) == ("Where?", "here")

@@ -22,10 +22,14 @@ _RESULTS = ("functionResponse", "function_response")
 
 
 def as_mapping(item: Any) -> Any:
-    """Return a pair, or an example of DSPy with marked inputs, as a mapping; others as they are."""
+    """Return a pair, a named tuple, or an example of DSPy with marked inputs, as a mapping.
+
+    Others are returned as they are.
+    """
     if isinstance(item, tuple):
-        is_pair = len(item) == _PAIR and not hasattr(item, "_fields")
-        return {"input": item[0], "expected": item[1]} if is_pair else item
+        if hasattr(item, "_asdict"):
+            return item._asdict()
+        return {"input": item[0], "expected": item[1]} if len(item) == _PAIR else item
     if not (hasattr(item, "with_inputs") and hasattr(item, "labels")):
         return item
     try:

@@ -75,10 +75,8 @@ def _has_form(name: str, value: Json) -> bool:
     """Return whether a value has the form of the field of this name."""
     if name == "critical":
         return field_kinds.FLAG.fits(value) is not None
-    if not isinstance(value, _SHAPES.get(name, object)):
-        return False
     if name not in _FORMS or not isinstance(value, list):
-        return True
+        return isinstance(value, _SHAPES.get(name, object))
     items = [item for item in value if isinstance(item, dict)]
     # Passages are no messages, and the tools that there were are not those that were called.
     is_defined = name == "tools" and any(_DEFINES_TOOL & item.keys() for item in items)

@@ -135,6 +135,7 @@ _LENIENT = json.JSONDecoder()
 _HALF = re.compile(r"[\ud800-\udfff]")
 _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 _MOST_UNKNOWN = 20
+_OF_EVAL_SETS = {"conversation", "actualConversation", "actual_conversation"}
 _SET_KEYS = ("eval_set_id", "name", "description", "eval_cases", "creation_timestamp", "app_name")
 
 PAGE = "expected cases, found a web page; download the file itself"
@@ -326,6 +327,7 @@ class _Scanner:
     def _members(self) -> Iterator[Row]:
         start = self.line()
         members: dict[str, Json] = {}
+        places: dict[str, int] = {}
         self._take("{")
         while self._next() != "}":
             line = self.line()
@@ -339,12 +341,19 @@ class _Scanner:
                 yield from self._items(in_eval_set=True)
                 members[key] = None
             else:
+                places[key] = self._at
                 members[key] = next(self._value(line), None)
             if self._take(",}") == "}":
                 break
         else:
             self._take("}")
-        yield from eval_set_rows(members, start, self._faults)
+        if key := _only_list(members):
+            # Once more, because each of its cases has a line.
+            end, self._at, self._counted, self._line = self._at, places[key], 0, 1
+            yield from self._items(in_eval_set=False)
+            self._at = end
+        else:
+            yield from eval_set_rows(members, start, self._faults)
 
     def _value(self, line: int) -> Iterator[Json]:
         self._next()
@@ -387,7 +396,7 @@ def eval_set_rows(found: dict[str, Json], line: int, faults: CaseFaults) -> Iter
         if len(unknown) > _MOST_UNKNOWN:
             more = len(unknown) - _MOST_UNKNOWN
             faults.add(line, f"{more:,} more unknown fields of an EvalSet")
-    elif {"conversation", "actualConversation", "actual_conversation"} & found.keys():
+    elif _OF_EVAL_SETS & found.keys():
         yield Row(line, found, in_eval_set=True)
     else:
         keys = f"the keys {listed(list(found)[:_MOST_UNKNOWN])}" if found else "no keys"
@@ -395,11 +404,22 @@ def eval_set_rows(found: dict[str, Json], line: int, faults: CaseFaults) -> Iter
         faults.add(line, f"{what}{_as_list(found)}")
 
 
+def _only_list(members: Mapping[str, Json]) -> str:
+    """Return the key of the only list of objects in an object that is nothing of an EvalSet."""
+    lists = [] if any(map(is_cases, members)) or _OF_EVAL_SETS & members.keys() else _lists(members)
+    return lists[0] if len(lists) == 1 else ""
+
+
+def _lists(members: Mapping[str, Json]) -> list[str]:
+    """Return the keys of lists of objects."""
+    lists = {key: value for key, value in members.items() if isinstance(value, list) and value[1:]}
+    return [key for key in lists if all(isinstance(item, dict) for item in lists[key])]
+
+
 def _as_list(members: Mapping[str, Json]) -> str:
     """Return how the cases in an object become a list; empty if there are none in it."""
-    for key, value in members.items():
-        if isinstance(value, list) and len(value) > 1 and isinstance(value[0], dict):
-            return f"; if the cases are under `{key}`, write that list alone"
+    if lists := _lists(members):
+        return f"; write one of the lists {listed(lists)} alone"
     if len(members) > 1 and all(isinstance(value, list | dict) for value in members.values()):
         return "; write a list of rows, in pandas with `to_json(FILE, orient='records')`"
     return ""
@@ -415,10 +435,12 @@ def yaml_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
         for at, case in enumerate(value):
             yield Row(lines[at,], case)
     elif isinstance(value, dict):
+        only = _only_list(value)
         for key, member in value.items():
-            if is_cases(key) and isinstance(member, list):
+            if (key == only or is_cases(key)) and isinstance(member, list):
                 for at, case in enumerate(member):
-                    yield Row(lines[key, at], case, in_eval_set=True)
-        yield from eval_set_rows(value, lines[()], faults)
+                    yield Row(lines[key, at], case, in_eval_set=key != only)
+        if not only:
+            yield from eval_set_rows(value, lines[()], faults)
     elif value is not None:
         faults.add(lines[()], "expected a list of cases or an EvalSet")

@@ -14,6 +14,7 @@ from datetime import date
 from enum import Enum
 from itertools import islice
 from typing import Any, NewType, NoReturn, TypeAlias, TypeVar
+from uuid import UUID
 
 import attrs
 import msgspec
@@ -310,8 +311,8 @@ def _plain_key(key: object, path: str) -> str:
 
 
 def _plain_object(value: object, path: str) -> Json:
-    if isinstance(value, date):
-        return value.isoformat()
+    if isinstance(value, (date, UUID)):
+        return value.isoformat() if isinstance(value, date) else str(value)
     if isinstance(value, PlainForm):
         return value.plain_form()
     kind: type[Any] = type(value)
