@@ -211,7 +211,9 @@ def test_a_scheduler_that_is_lost_ends_the_run_which_is_resumed_with_another(
     executor: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = MemoryJournal()
-    with scheduler_and_worker() as (scheduler, address), on(address) as lost:
+    # For half a minute, dask would look for a scheduler that is lost.
+    patience = importlib.import_module("dask").config.set({"distributed.comm.timeouts.connect": 5})
+    with scheduler_and_worker() as (scheduler, address), patience, on(address) as lost:
         stopped = run(lost, journal=journal, event_bus=after(30, scheduler.kill))
     kept = answers(journal)
 
