@@ -106,7 +106,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         sys.dont_write_bytecode = given
         gc.freeze()
-        gc.set_threshold(20_000, 20, 20)
+        gc.set_threshold(20_000, 100, 20)
         gc.enable()
 
 
