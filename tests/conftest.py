@@ -22,7 +22,7 @@ from _pytest.assertion import rewrite
 from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import HealthCheck, settings
 
-from programs import Programs, forked_programs
+from programs import OPENAI, Programs, forked_programs
 
 # Of databases only where the extra of the server is installed.
 _IN_DATABASES = ("database.fixtures",) if importlib.util.find_spec("sqlalchemy") else ()
@@ -165,7 +165,7 @@ def no_network() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def programs() -> Iterator[Programs]:
     """Runs programs and commands, without the time that Python takes to begin."""
-    with forked_programs() as made:
+    with forked_programs(*OPENAI) as made:
         yield made
 
 

@@ -57,7 +57,7 @@ OPENAI = (
     *("openai.resources.responses", "httpcore2", "anyio._backends._asyncio", "genai_prices.data"),
     *("promptgraft.adapters.openai", "promptgraft.adapters.calling.sdk"),
 )
-"""What commands with a model of OpenAI import as well."""
+"""What commands with a model of OpenAI import as well: many tests have a local server of theirs."""
 
 SECONDS = 300
 """After this time a program is ended by SIGALRM, so that one that hangs fails its test."""

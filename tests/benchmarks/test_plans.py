@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import plans
-from programs import OPENAI, Programs, forked_programs
+from programs import Programs
 
 # Labels, judges and tools are those of `tests/cli/test_plan_in_practice.py`.
 HERE = (
@@ -24,16 +23,9 @@ HERE = (
 )
 
 
-@pytest.fixture(scope="module")
-def openai_programs() -> Iterator[Programs]:
-    """Runs commands that need not import the models' library."""
-    with forked_programs(*OPENAI) as programs:
-        yield programs
-
-
 @pytest.mark.parametrize("name", HERE)
-def test_a_plan_is_within_a_factor_of_two_of_the_bill(name: str, openai_programs: Programs) -> None:
-    figures = plans.measured(name, openai_programs.promptgraft)
+def test_a_plan_is_within_a_factor_of_two_of_the_bill(name: str, programs: Programs) -> None:
+    figures = plans.measured(name, programs.promptgraft)
     assert figures.is_near, figures.line()
     assert (figures.planned is None) == (name == "an agent with usage")
     assert (figures.probed is None) == (name == "batches")

@@ -28,7 +28,7 @@ from adapters.storm.storm_world import (
     run,
     scripted,
 )
-from programs import OPENAI, Started, forked_programs
+from programs import Programs, Started
 from promptgraft import FileJournal, GepaConfig, GepaResult, LocalPromptOverridesStore
 from promptgraft.cli.exits import ExitCode
 from promptgraft.evals.spending import Role
@@ -51,14 +51,13 @@ Running = Callable[..., AbstractContextManager[Started]]
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Running]:
+def running(programs: Programs) -> Running:
     path = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    with forked_programs(*OPENAI) as programs:
 
-        def started(folder: Path, *options: str) -> AbstractContextManager[Started]:
-            return programs.started(PROGRAM, folder, *options, environment=path)
+    def started(folder: Path, *options: str) -> AbstractContextManager[Started]:
+        return programs.started(PROGRAM, folder, *options, environment=path)
 
-        yield started
+    return started
 
 
 def ended(process: Started) -> tuple[int, str, str]:
