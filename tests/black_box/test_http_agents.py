@@ -134,6 +134,11 @@ def test_tools_are_read_from_their_place(service: Service) -> None:
         (said({"final_text": None, "error": "no model"}), TransientProviderError, "no model"),
         (said({"error": {"code": 502}}), TransientProviderError, 'an error: \'{"code":502}'),
         (
+            (200, b"<!doctype html><title>Sign in</title>", {"Content_Type": "text/html"}),
+            PermanentProviderError,
+            "with a page of HTML: '<!doctype html><title>Sign in</title>'; check its `url`",
+        ),
+        (
             (200, b"data: {}\n\n", {"Content_Type": "Text/Event-Stream; charset=utf-8"}),
             AgentFaultError,
             "found a stream of events: 'data: {}\\n\\n'; turn it off, often with `stream: false`",

@@ -29,7 +29,12 @@ from promptgraft.agents.call import (
     too_late,
 )
 from promptgraft.agents.templates import Template, Templated, a_path, hidden
-from promptgraft.errors import AgentFaultError, ConfigError, TransientProviderError
+from promptgraft.errors import (
+    AgentFaultError,
+    ConfigError,
+    PermanentProviderError,
+    TransientProviderError,
+)
 from promptgraft.ground.environment import Secret
 from promptgraft.ground.serde import Json, digest, is_unicode, shown
 from promptgraft.ground.strict.checks import SECONDS, STRING
@@ -46,6 +51,7 @@ _OK, _REDIRECT = 200, 300
 _TOO_MANY, _UNAVAILABLE = 429, 503
 _BUSY = frozenset({_TOO_MANY, _UNAVAILABLE})
 _STREAM = "text/event-stream"
+_PAGE = "text/html"
 _RETRIES = RetryPolicy()
 
 
@@ -98,7 +104,8 @@ class HttpAgent(Templated):
     blanked in answers and messages. Redirects are not followed. After a status 429 or 503 the
     service is asked again, when it says so or with growing pauses, as long as ``timeout`` allows.
     These statuses, other 5xx, and an ``error`` in place of the answer leave a rollout unscored;
-    redirects, 401, 403, 404 and the like end the run; other statuses are the agent's fault.
+    redirects, pages of HTML, 401, 403, 404 and the like end the run; other statuses are the fault
+    of the agent.
 
     Attributes:
         url: the address of the service.
@@ -203,7 +210,13 @@ class HttpAgent(Templated):
         if not _OK <= reply.status < _REDIRECT:
             message = clip(" ".join(text.split()), LONGEST_SHOWN, around=" ")
             raise refusal_of(self.name, reply.status, message)
-        if reply.headers.get("content-type", "").lower().startswith(_STREAM):
+        kind = reply.headers.get("content-type", "").lower()
+        if kind.startswith(_PAGE):  # of a sign-in or a proxy, for every case
+            raise PermanentProviderError(
+                f"agent `{self.name}` answered with a page of HTML: {shown(text)}; check its "
+                "`url` and `headers`; an answer in HTML must be sent as JSON or plain text"
+            )
+        if kind.startswith(_STREAM):
             raise AgentFaultError(
                 f"expected a whole reply, found a stream of events: {shown(text)}; turn it off, "
                 "often with `stream: false` in `json`"
