@@ -345,7 +345,7 @@ def test_instructions_and_examples_are_optimized_together_as_the_specification_s
     result = optimizer.optimize(Prompt(TEMPLATE), session=session)
 
     assert result.best_pareto_mean == 1.0
-    assert result.accepted_mutations == 1
+    assert result.accepted_mutations == 2
     assert result.accepted_example_mutations == 5
     assert len(result.generated_task_examples) == 1
     for gen_ex in result.generated_task_examples:
