@@ -503,3 +503,25 @@ def test_a_function_that_looks_for_a_field_of_others_is_told_what_there_is() -> 
     ):
         with pytest.raises(FeedbackError, match=there):
             judge_case([metrics.python(function=function)], case(), Answer(text=""))
+
+
+@pytest.mark.parametrize(
+    ("expected", "right", "wrong"),
+    [
+        (3.0, ("3", "3.0"), ("3.00", "30", "three")),
+        (3, ("3",), ("3.0",)),
+        (2.5, ("2.5",), ("2",)),
+        (True, ("true", "True"), ("TRUE", "1", "yes")),
+        ([1.0, False], ("1", "1.0", "false", "False"), ("true",)),
+        ("3.0", ("3.0",), ("3",)),  # a text is that text
+    ],
+)
+def test_a_number_or_a_truth_value_has_the_spellings_of_json_and_python(
+    expected: Json, right: tuple[str, ...], wrong: tuple[str, ...]
+) -> None:
+    asked = Case(id="a", input="x", expected=expected)
+    scores = {
+        text: judge_case([metrics.exact()], asked, Answer(text=text))[0].score
+        for text in (*right, *wrong)
+    }
+    assert scores == {**dict.fromkeys(right, 1.0), **dict.fromkeys(wrong, 0.0)}

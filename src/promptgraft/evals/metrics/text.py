@@ -23,7 +23,7 @@ from promptgraft.evals.metrics.reading import (
     quoted,
 )
 from promptgraft.evals.types import Answer, Case, Verdict
-from promptgraft.ground.serde import shown
+from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.strict.checks import SHARE, TEXT, integer, one_of
 from promptgraft.ground.text import words_in
 
@@ -51,7 +51,9 @@ class Exact(ReferenceMetric, Folding):
         yield parse_path(self.answer_path), self.reference(case)
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
-        references = [self.fold(text) for text in self.reference(case)]
+        value = self.expected(case)
+        spellings = map(_otherwise, value if isinstance(value, list) else [value])
+        references = [self.fold(text) for text in (*self.reference(case), *filter(None, spellings))]
         text = self.fold(self.found_text(answer))
         if text in references:
             return self.verdict(1.0, f"found the expected {quoted(text)}")
@@ -59,6 +61,14 @@ class Exact(ReferenceMetric, Folding):
             f" ({len(references) - 1} more would be right)" if len(references) > 1 else ""
         )
         return self.verdict(0.0, difference(references[0], text) + alternatives)
+
+
+def _otherwise(value: Json) -> str:
+    """Return another spelling of a value that is no text; empty if it has none."""
+    if isinstance(value, bool):
+        return str(value)
+    # Columns of whole numbers with gaps are floats in pandas.
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else ""
 
 
 @attrs.frozen(kw_only=True)
