@@ -6,16 +6,12 @@ address, folder. It prints the id of the process that runs, and the exit code wh
 
 from __future__ import annotations
 
-import importlib
-import json
-import os
 import re
 import sys
 from collections.abc import Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 
-from programs import OPENAI, SEARCH
 from promptgraft import (
     AnthropicAdapter,
     Cancellation,
@@ -139,19 +135,5 @@ def run(
         return improver.optimize(prompt())
 
 
-def main() -> None:
-    """Run or resume in a process for each line of standard input."""
-    for module in (*ADAPTERS, *OPENAI, *SEARCH):
-        importlib.import_module(module)  # once, and not in each process
-    for line in sys.stdin:
-        provider, base_url, folder = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            run(provider, base_url, Path(folder))
-            os._exit(0)
-        print(child, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    run(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

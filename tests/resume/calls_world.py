@@ -7,9 +7,7 @@ run as JSON, and a line when the process has ended.
 
 from __future__ import annotations
 
-import importlib
 import json
-import os
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +17,6 @@ from typing import Any
 
 import attrs
 
-from programs import OPENAI, SEARCH
 from promptgraft import (
     Cancellation,
     Case,
@@ -189,19 +186,10 @@ def told(result: GepaResult) -> dict[str, object]:
 
 
 def main() -> None:
-    """Run or resume in a process for each line of standard input."""
+    """Run or resume, and print what came of it."""
     folder, base_url = Path(sys.argv[1]), sys.argv[2]
-    for module in (*OPENAI, *SEARCH):
-        importlib.import_module(module)  # once, and not in each process
-    for _ in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            with FileJournal(folder / "journal.jsonl") as journal:
-                print(json.dumps(told(run(base_url, journal))), flush=True)
-            os._exit(0)
-        print(child, flush=True)
-        os.waitpid(child, 0)
-        print("ended", flush=True)
+    with FileJournal(folder / "journal.jsonl") as journal:
+        print(json.dumps(told(run(base_url, journal))))
 
 
 if __name__ == "__main__":

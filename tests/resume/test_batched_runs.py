@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from queue import SimpleQueue
 
 import batched_world
 import pytest
 from batched_world import adapter_of, brain, optimizer, prompt, run
 
+from programs import Programs, Started
 from promptgraft import Cancellation, GepaResult, StopReason
-from promptgraft.journal import FileJournal
 from servers.batches import BatchServer
-from servers.loopback import KEY
 
 BOTH = pytest.mark.parametrize("name", ["openai", "anthropic"])
 TESTS = Path(__file__).parents[1]
@@ -85,49 +83,25 @@ def test_a_pause_does_not_wait_for_a_batch_and_its_answers_are_fetched_later(
         assert sum(server.sizes) + len(server.calls) == ordinary.total_rollouts
 
 
-class Program:
-    """Runs in processes of their own, one after the other, which can be killed."""
-
-    def __init__(self, forking: subprocess.Popen[str]) -> None:
-        assert forking.stdin is not None
-        assert forking.stdout is not None
-        self._asked, self._told = forking.stdin, forking.stdout
-        self._process = 0
-
-    def begin(self, server: BatchServer, name: str, folder: Path) -> None:
-        self._asked.write(f"{json.dumps([name, server.base_url, str(folder)])}\n")
-        self._asked.flush()
-        self._process = int(self._told.readline())
-
-    def kill(self) -> None:
-        os.kill(self._process, signal.SIGKILL)
-
-    def wait(self) -> int:
-        """Wait for the end of the process, and return its exit code."""
-        return int(self._told.readline())
-
-
-@pytest.fixture(scope="module")
-def program() -> Iterator[Program]:
+@contextlib.contextmanager
+def running(programs: Programs, server: BatchServer, name: str, folder: Path) -> Iterator[Started]:
+    """Start the run in a process that can be killed."""
     path = os.pathsep.join((str(TESTS), str(TESTS / "resume")))
-    with subprocess.Popen(
-        [sys.executable, batched_world.__file__],
-        env={**os.environ, "PYTHONPATH": path},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as forking:
-        yield Program(forking)
+    words = (batched_world.__file__, name, server.base_url, folder)
+    with programs.started(*words, environment={"PYTHONPATH": path}) as process:
+        yield process
 
 
 @BOTH
 def test_a_run_killed_before_it_knows_the_id_of_its_batch_pays_for_it_once(
-    name: str, tmp_path: Path, ordinary: GepaResult, program: Program
+    name: str, tmp_path: Path, ordinary: GepaResult, programs: Programs
 ) -> None:
+    started: SimpleQueue[Started] = SimpleQueue()
     with BatchServer(name, brain) as server:
-        server.on_made = program.kill
-        program.begin(server, name, tmp_path)
-        assert program.wait() == -signal.SIGKILL
+        server.on_made = lambda: started.get().send_signal(signal.SIGKILL)
+        with running(programs, server, name, tmp_path) as process:
+            started.put(process)
+            assert process.wait() == -signal.SIGKILL
         server.on_made = lambda: None
         assert server.sizes == [5]
         assert outcome(run(name, server.base_url, tmp_path)) == outcome(ordinary)
@@ -135,19 +109,16 @@ def test_a_run_killed_before_it_knows_the_id_of_its_batch_pays_for_it_once(
 
 
 def test_a_run_killed_while_it_waits_for_a_batch_pays_for_it_once(
-    tmp_path: Path, ordinary: GepaResult, program: Program
+    tmp_path: Path, ordinary: GepaResult, programs: Programs
 ) -> None:
     name = "openai"
     with BatchServer(name, brain) as server:
         server.hold()
-        program.begin(server, name, tmp_path)
-        server.wait_until(lambda: bool(server.batches) and server.batches[0].looks > 0)
-        program.kill()
-        assert program.wait() == -signal.SIGKILL
+        with running(programs, server, name, tmp_path) as process:
+            server.wait_until(lambda: bool(server.batches) and server.batches[0].looks > 0)
+            process.send_signal(signal.SIGKILL)
+            assert process.wait() == -signal.SIGKILL
         server.release()
         result = run(name, server.base_url, tmp_path)
         assert outcome(result) == outcome(ordinary)
         assert sum(server.sizes) + len(server.calls) == ordinary.total_rollouts
-        assert not any(batch.is_cancelled for batch in server.batches)
-    with FileJournal(tmp_path / "journal.jsonl") as journal:
-        assert KEY not in "".join(map(str, journal.records()))

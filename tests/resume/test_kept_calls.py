@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Self
 
 import attrs
 import calls_world
 import pytest
 from calls_world import CASES, JUDGE, MODELS, WORKERS, brain, requests_of, run, told
 
+from programs import Programs
 from promptgraft import Cancellation, GepaResult, MemoryJournal
 from promptgraft.evals.spending import Role
 from promptgraft.ground.serde import digest_text
@@ -105,60 +104,25 @@ def whole(server: LoopbackServer, patience: Patience) -> Whole:
     return Whole(result, patience.answered)
 
 
-class Program:
-    """Runs or resumes in processes that can be killed, one after the other."""
-
-    def __init__(self, folder: Path, server: LoopbackServer) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, calls_world.__file__, str(folder), server.base_url],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._process:
-            self._process.kill()
-
-    def begin(self) -> int:
-        """Start a run, and return the id of its process."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("run\n")
-        self._process.stdin.flush()
-        return int(self._line())
-
-    def end(self) -> str:
-        """Wait for the end of the process, and return what it has printed."""
-        said = self._line()
-        return "" if said == "ended" else said + self.end()
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
-        assert line, "the program has died"
-        return line
-
-
 def test_kills_repay_at_most_the_calls_in_flight(
-    tmp_path: Path, server: LoopbackServer, patience: Patience, whole: Whole
+    tmp_path: Path, server: LoopbackServer, patience: Patience, whole: Whole, programs: Programs
 ) -> None:
     calls, before = requests_of(whole.result), server.counts.requests
     assert calls > CASES // 2 * ROLLOUT
-    with Program(tmp_path, server) as program:
-        for kill in range(KILLS):
-            # Not a multiple of a rollout's calls, so that kills meet every kind of call.
-            patience.left = 7 + kill % 3
-            process = program.begin()
+    words = (calls_world.__file__, tmp_path, server.base_url)
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    for kill in range(KILLS):
+        # Not a multiple of a rollout's calls, so that kills meet every kind of call.
+        patience.left = 7 + kill % 3
+        with programs.started(*words, environment=path) as process:
             patience.wait_for(WORKERS)
-            os.kill(process, signal.SIGKILL)
-            assert program.end() == ""
-        patience.left = ENOUGH
-        program.begin()
-        found = json.loads(program.end())
+            process.send_signal(signal.SIGKILL)
+            assert process.wait() == -signal.SIGKILL
+            assert process.stdout.read() == ""
+    patience.left = ENOUGH
+    ended = programs(*words, environment=path)
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
     # No answered call was made again, and those in flight once for each kill.
     assert patience.answered == whole.needed
     assert found["answered"] == calls

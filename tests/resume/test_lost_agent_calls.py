@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
+import signal
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -14,6 +14,7 @@ import lost_calls_world
 import pytest
 from lost_calls_world import CALLS, COST, MOST, Script, run
 
+from programs import Programs
 from promptgraft import FileJournal, GepaResult, MemoryJournal
 from promptgraft.evals.spending import Role
 from promptgraft.search import StopReason
@@ -21,21 +22,18 @@ from promptgraft.search.ledger import LedgerEntry
 
 
 @pytest.fixture(scope="module")
-def journals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def journals(tmp_path_factory: pytest.TempPathFactory, programs: Programs) -> Callable[[str], Path]:
     """Kill a run of a kind in its sixth call of the agent, once; return its journal."""
 
     @cache
     def killed(kind: str) -> Path:
         folder = tmp_path_factory.mktemp("killed")
-        program = subprocess.Popen(
-            [sys.executable, lost_calls_world.__file__, str(folder), kind],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            stdout=subprocess.PIPE,
-        )
-        with program:
-            assert program.stdout is not None
-            assert program.stdout.readline() == b"hangs\n"
-            program.kill()
+        path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+        words = (lost_calls_world.__file__, folder, kind)
+        with programs.started(*words, environment=path) as program:
+            assert program.stdout.readline() == "hangs\n"
+            program.send_signal(signal.SIGKILL)
+            assert program.wait() == -signal.SIGKILL
         return folder / "journal.jsonl"
 
     return killed
