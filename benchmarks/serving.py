@@ -1,6 +1,6 @@
 """What a server takes: streams that see an event, lists of jobs, pages of a large job.
 
-200 streams of one job, 10 a token, wait for 20 events that come half a second apart; then 10,000
+500 streams of one job, 10 a token, wait for 20 events that come half a second apart; then 10,000
 jobs are listed page by page; then the pages of a job with 500 candidates on 300 cases are asked
 for. All of it in two processes on this machine, on SQLite.
 
@@ -34,7 +34,7 @@ from jobs.job_world import write_project
 from promptgraft.service.jobs import JobManager
 from promptgraft.service.jobs.lines import JobLine, LineKind
 from promptgraft.service.jobs.rows import JobRows
-from promptgraft.service.server import TokenStore
+from promptgraft.service.server import Limits, TokenStore
 from server.large_job import large_job
 from server.serving import served
 
@@ -58,7 +58,9 @@ def ask_all(pipe: Pipe, url: str, job: str, tokens: Sequence[str]) -> None:
         seen: list[tuple[int, float]] = []
         while len(seen) < EVENTS:
             line = await reader.readline()
-            if line.startswith(b"HTTP/1.1 200"):
+            if line.startswith(b"HTTP/1.1"):
+                if b" 200 " not in line:
+                    raise SystemExit(f"a stream was refused: {line.decode().strip()}")
                 ready.release()
             elif line.startswith(b'data: {"event":"mark"'):
                 seen.append((json.loads(line[6:])["n"], time.time()))
@@ -155,7 +157,7 @@ def pages(
 def main() -> None:
     """Measure all of it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in (("streams", 200), ("jobs", 10_000), ("candidates", 500), ("cases", 300)):
+    for name, default in (("streams", 500), ("jobs", 10_000), ("candidates", 500), ("cases", 300)):
         parser.add_argument(f"--{name}", type=int, default=default)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -165,7 +167,12 @@ def main() -> None:
         hours = itertools.count(0.0, 3600.0)
         with (
             closing(manager),
-            served(manager, root / "mirrors", now=lambda: next(hours)) as client,
+            served(
+                manager,
+                root / "mirrors",
+                now=lambda: next(hours),
+                limits=Limits(all_streams=asked.streams),
+            ) as client,
             httpx.Client(base_url=client.url, timeout=60) as http,
         ):
             http.headers["Authorization"] = f"Bearer {client.token}"
