@@ -245,7 +245,7 @@ def test_a_winner_of_a_job_is_asked_for_on_its_page_and_rolled_back_by_two(
     other.get_by_role("region", name="support/triage, tag production").get_by_role(
         "button", name="Roll back"
     ).click()
-    other.get_by_role("button", name="Roll back").click()
+    other.get_by_role("button", name="Ask to roll back").click()
     expect(other.get_by_text("Waiting for a second approval, by ana or tests.")).to_be_visible()
     page.goto(other.url)
     # The verdict on the winner must not speak for taking it back.

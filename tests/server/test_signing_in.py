@@ -62,6 +62,7 @@ def test_a_token_opens_a_session_with_its_scopes(browser: httpx.Client, ana: str
     asked = browser.get("/new?x=1", headers=HTML)
     assert asked.status_code == 401
     assert '<input type="hidden" name="wanted" value="/new?x=1">' in asked.text
+    assert '<a href="/datasets"' not in asked.text  # no page that is not open to strangers
     entered = signs_in(browser, ana, wanted="/new?x=1")
     assert (entered.status_code, entered.headers["location"]) == (303, "/new?x=1")
     cookie = entered.headers["set-cookie"]

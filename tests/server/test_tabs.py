@@ -437,8 +437,11 @@ def test_a_dry_run_says_that_it_is_one(client: Client, manager: JobManager) -> N
 def test_events_are_shown_in_the_script_of_their_users(client: Client, manager: JobManager) -> None:
     job = manager.create("support", "triage", {"budget": 60})
     manager.comment(job.id, "شكرا")
+    manager.comment(job.id, "long " * 200)
     with closing(client.browser()) as browser:
-        assert "شكرا" in browser.get(f"/jobs/{job.id}/events").text
+        page = browser.get(f"/jobs/{job.id}/events").text
+    assert "شكرا" in page
+    assert "characters left out …]" in page
 
 
 def test_the_stage_of_a_job_is_said_in_the_words_of_its_users(

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from promptgraft import __version__
 from promptgraft.errors import DataFormatError, JournalCorruptError, PromptgraftError
-from promptgraft.ground.text import counted, dollars, duration, moment, score
+from promptgraft.ground.text import clip, counted, dollars, duration, moment, score
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_chart
@@ -337,7 +337,7 @@ def show_events(call: ApiCall) -> ApiReply:
     view = call.view
     # Characters instead of their escapes, so that people can read other scripts.
     events = [
-        (number, json.dumps(json.loads(line), ensure_ascii=False)[:400])
+        (number, clip(json.dumps(json.loads(line), ensure_ascii=False), 400, around=" "))
         for number, line in view.lines
     ]
     return _job_page(call, "job_events.html", {"acts": view.acts, "events": events}, tab="events")

@@ -79,6 +79,7 @@ def _confirm(call: ApiCall, form: Mapping[str, str]) -> ApiReply:
         rows=rows,
         targets=targets,
         changes=list(changes),
+        is_protected=call.manager.is_protected(names["project"], tag),
     )
 
 
