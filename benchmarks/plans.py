@@ -245,6 +245,8 @@ _TOOLS = _shape("a tool", reflection=f"openai {LARGE}")
 _POLICY = _shape(
     "labels by a long policy",
     reflection=f"openai {SMALL}",
+    # With fewer calls the bill depends on whether a winner is left to be tested.
+    optimizer={**SHAPES["labels by a long policy"].optimizer, "rollout_budget": 120},
     prompt=SHAPES["labels by a long policy"].prompt.replace(
         "# Rules", f"# History {{.frozen}}\n\n{prose('history', 5_000)}\n\n# Rules"
     ),
