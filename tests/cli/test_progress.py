@@ -339,7 +339,7 @@ def test_lines_for_everything_that_matters(capsys: pytest.CaptureFixture[str]) -
     assert captured.out == ""
     ended = (
         "improved: 0.250 -> 0.750 (+0.500) on 1 test case (95 % interval -0.963 to +0.988), "
-        "990 test calls; stopped: too few test calls left for another step"
+        "990 test calls; stopped: too few test calls left for another step and the final test"
     )
     assert captured.err.splitlines() == [
         TITLE,

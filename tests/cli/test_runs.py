@@ -259,7 +259,7 @@ def test_a_run_is_shown_with_its_candidates(console: Console, demo: Path) -> Non
     assert re.search(r"(?m)^0 +0\.\d+ +0  your prompt$", ended.out)
     # The sentence of the summary, and below it the arithmetic that the summary leaves out.
     sentence, arithmetic = re.findall(r"(?m)^stopped +(.+)\n +(.+)$", ended.out)[0]
-    assert sentence == "too few test calls left for another step"
+    assert sentence == "too few test calls left for another step and the final test"
     assert arithmetic == json.loads(folder.result.read_text())["stop"]["detail"]
     assert re.match(rf"one more step may take \d+ test calls, and \d+ of {BUDGET} are", arithmetic)
     [rewrites] = re.findall(r"(?m)^rewrites +(.+)$", ended.out)
@@ -466,7 +466,7 @@ def test_a_run_of_another_process_is_watched_by_its_files(console: Console, demo
     assert re.search(rf"promptgraft (apply|show) {folder.id}$", lines[-1])
     end = re.search(rf"(?m)^{folder.id} has ended: (.+), \d.+ on \d+ test cases; (.+)$", ended.out)
     assert end is not None
-    assert end.group(2) == "stopped: too few test calls left for another step"
+    assert end.group(2) == "stopped: too few test calls left for another step and the final test"
     assert ended.code == (0 if json.loads(folder.result.read_text())["improved"] else 1)
 
     told = console("watch", "--json").out.splitlines()

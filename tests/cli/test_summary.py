@@ -68,7 +68,7 @@ def test_the_verdict_comes_first_and_what_is_held_out_before_validation(
         ),
         "cost        $0.00, 54 of 60 test calls, 3 reflection calls in 1 min 23 s",
         "rewrites    3 kept",
-        "stopped     too few test calls left for another step",
+        "stopped     too few test calls left for another step and the final test",
         "",
         "changed: section rules",
         "  Known words:{+ w0 w4+}",

@@ -79,7 +79,7 @@ def small_run(**changes: Any) -> ReportData:
             winner_scores=(1.0,) * 7 + (None,),
         ),
         "verdict": RunVerdict.IMPROVED,
-        "stopped": "too few test calls left for another step",
+        "stopped": "too few test calls left for another step and the final test",
         "stop_detail": "1 of 60 rollouts is left",
         "gains": {"section": 0.1, "merge": 0.2},
         "case_ids": ("t-1", "t-2", "t-3", "t-4"),

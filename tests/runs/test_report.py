@@ -117,7 +117,9 @@ def test_the_held_out_result_comes_first_then_the_verdict() -> None:
     assert "Baseline 0.000 Winner 1.000 Gain +1.000 95 % interval +0.181 to +1.000" in told
     assert "Significant at 95 %: mean +1.000, interval above 0." in told
     assert "7 better, 0 worse, 0 the same; 1 unscored." in told
-    assert "Stopped Too few test calls left for another step." in section(page, "verdict")
+    assert "Stopped Too few test calls left for another step and the final test." in section(
+        page, "verdict"
+    )
     assert "It ended here: 1 of 60 rollouts is left." in Page(page).text
 
 

@@ -210,7 +210,7 @@ def may_be_resumed(reason: str) -> bool:
 
 
 _SENTENCES: Mapping[str, str] = {
-    StopReason.BUDGET: "too few test calls left for another step",
+    StopReason.BUDGET: "too few test calls left for another step and the final test",
     StopReason.PERFECT: "nothing left to improve, every validation case is right",
 }
 
