@@ -226,7 +226,9 @@ class Reader:
             for step, said in re.findall(
                 rf"- step (\d+):.*made with {mark},.* answered (.+)", shown
             ):
-                _, _, given = shown.partition(f"Step {step} was given:")
+                source = re.search(rf"- step {step}:.* given the input of step (\d+)", shown)
+                head = f"Step {source[1] if source else step} was given:"
+                _, _, given = shown.partition(head if head in shown else "**Input:**")
                 output = shown.partition("**Output:**")[2].partition("**Steps:**")[0]
                 answered = output if said == "the output" else said
                 lacked += self.own_needs(

@@ -135,6 +135,26 @@ def test_the_reflector_sees_the_place_of_the_node_and_its_own_steps() -> None:
     assert "Step 2.2.1 was given" not in about
 
 
+def test_a_question_shows_an_input_of_several_steps_once_and_says_what_it_leaves_out() -> None:
+    def flow(run: Run, ticket: Ticket) -> str:
+        answers = [run.ask("facts", Ticket(f"Long: {ticket.text}")) for _ in range(2)]
+        answers += [run.ask("facts", Ticket(f"{n}: {ticket.text}")) for n in range(12)]
+        return str(run.ask("writer", Ticket(" ".join(map(str, answers)))))
+
+    def as_text(example: GepaExample, response: Any) -> tuple[str, str]:
+        return f'"{example.params[0].text}"', response.text
+
+    graph = attrs.evolve(GRAPH, flow=flow)
+    about, *_ = questions_of(graph, additions=())
+    assert "- step 2: facts, after 1, made with this part, given the input of step 1," in about
+    assert about.count('"text": "Long: ') == 3  # one in each example
+    assert "Step 14 was given" in about
+    assert about.count("\n[… 3 texts of steps between left out …]\n") == 3
+    alone = attrs.evolve(GRAPH, flow=lambda run, ticket: str(run.ask("facts", ticket)))
+    about, *_ = questions_of(alone, additions=(), example_formatter=as_text)
+    assert "- step 1: facts, made with this part, given the input, answered the output" in about
+
+
 ALONE = """
 from typing import Literal
 from promptgraft import MarkdownSection, PromptTemplate
@@ -453,7 +473,7 @@ def test_what_was_kept_of_a_node_that_is_not_shown_is_said_to_be_kept() -> None:
     assert result.best_pareto_mean == 1
     tried = questions[-1].partition("## What was tried")[2]
     assert "facts#instruction" not in questions[-1].partition("## What was tried")[0]
-    assert tried.startswith("\n\nKept: it is in the current text, in place of what is below (")
+    assert tried.startswith("\n\nKept: it is in the prompt now (")
 
 
 class Delayed(ScriptedAdapter):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
-from optimizers.several_world import NAMES, search
+from optimizers.several_world import NAMES, judge, search
 from optimizers.worlds import bound
 from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord
 from promptgraft.algorithms.gepa.prompts import WHOLE
@@ -217,6 +219,15 @@ def test_of_a_long_line_what_has_changed_is_told() -> None:
     assert told_of(alone, " ".join(changed)).endswith("\n+ word0 word1 … refunds word78 word79")
 
 
+def test_of_a_long_line_whose_middle_has_changed_its_end_is_left_out() -> None:
+    words = [f"word{number}" for number in range(80)]
+    changed = [*words[:40], "refunds", *words[40:]]
+    told = told_of(attempt(is_better=False, texts=(" ".join(words), " ".join(changed))), OLD)
+    assert told.endswith("\n+ word0 word1 … refunds word40 word41 …")
+    other = attempt(is_better=False, texts=(" ".join(words), " ".join(words[::-1])))
+    assert "\n- word0 word1 word2" in told_of(other, OLD)
+
+
 def test_what_was_tried_is_bounded_and_about_these_failures() -> None:
     assert told_of(attempt(is_better=False, failed="e29"), OLD) == ""
     many = [attempt(is_better=False) for _ in range(40)]
@@ -225,6 +236,33 @@ def test_what_was_tried_is_bounded_and_about_these_failures() -> None:
     long = attempt(is_better=False, texts=("", "\n".join(f"{n} {'x' * 900}" for n in range(40))))
     assert len(told_of(long, "")) < 4_000
     assert "+ and 34 more lines" in told_of(long, "")
+
+
+def test_a_question_says_what_is_wrong_with_every_failure_and_the_highest_score() -> None:
+    def of_ten(*args: Any) -> RolloutFeedback:
+        feedback = judge(*args)
+        return attrs.evolve(feedback, score=4 + 6 * feedback.score)
+
+    asked: list[RenderedPrompt[object]] = []
+
+    def useless(rendered: RenderedPrompt[object]) -> str:
+        asked.append(rendered)
+        return block("section apples", f"Words: nothing {len(asked)}")
+
+    settings = {"whole_prompt": 1.0, "rollout_budget": 120, "minibatch_size": 2}
+    search(NAMES[:2], useless, feedback_fn=of_ten, perfect_score=10, **settings).start()
+    lines = bound(asked[-1], "more").splitlines()
+    assert len(lines) > 1
+    assert all("missing w" in line for line in lines)
+    example = "**Score:** 8\n\n**Objectives:** the highest score is 10\n\n**Input:**"
+    assert example in asked[0].text
+    assert "highest score" not in questions_of_one()[0].text
+
+
+def questions_of_one() -> list[RenderedPrompt[object]]:
+    run = search(NAMES[:1], rollout_budget=60)
+    run.start()
+    return run.reflection.requests
 
 
 def test_a_search_tells_what_it_has_tried_and_shows_parts_in_the_order_of_the_prompt() -> None:

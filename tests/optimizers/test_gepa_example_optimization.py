@@ -415,6 +415,7 @@ def test_the_reflector_is_shown_types_and_the_examples_that_are_there() -> None:
     assert '"query"' in question
     assert "Find the entry point." in question
     assert f"needs {WORD}" in question
+    assert "\n\nIt is added to this section:\n\n```\n" in question
 
 
 def unknown_targets() -> list[tuple[dict[str, Any], str]]:

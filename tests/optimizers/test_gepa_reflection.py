@@ -105,6 +105,10 @@ def test_the_reflector_sees_the_evaluation_log_and_the_trace() -> None:
     shown = bound(run.reflection.requests[0], "examples")
     assert shown.count("**Trace:**\n\n```\n4 events of e") == 3
     assert shown.count("**Evaluation log:**\n\n```\n3 of 4 for e") == 3
+    run = Run(config(feedback_fn=log, trace_formatter=lambda s: f"3 of 4 for {s.tags['example']}"))
+    run.start()
+    shown = bound(run.reflection.requests[0], "examples")
+    assert shown.count("3 of 4 for e") == shown.count("**Evaluation log:** the same as the") == 3
 
 
 def test_the_reflector_sees_the_other_sections_as_the_candidate_has_them() -> None:

@@ -123,7 +123,7 @@ def test_hostile_texts_are_shown_as_they_are_and_change_nothing_around_them(seed
         inputs_repr=text(),
         output_repr=text(),
         tool_trace_repr=text(),
-        feedback=RolloutFeedback(score=0.25, feedback=text(), eval_trace=text()),
+        feedback=RolloutFeedback(score=0.25, feedback=text(), eval_trace=f"log {text()}"),
     )
     previous = text()
     rendered = question(

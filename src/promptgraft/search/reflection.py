@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Self, TypeAlias
@@ -13,7 +14,7 @@ from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.ground.content import Image, files_in, names_in
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, digest_json
-from promptgraft.ground.text import clip, fenced
+from promptgraft.ground.text import clip, counted, fenced
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Question
 from promptgraft.search.settings import Data
@@ -73,11 +74,12 @@ def reflection_params(
     in_short = evidence or Evidence()
     is_long = len(description.text) >= LONG_CHARS and not description.as_json
     untold = "" if description.is_new else "It has no text yet."
+    place = "It is added to this section:\n\n" if description.is_new and not for_digest else ""
     answers = None if for_digest else description.answers
     return ReflectionParams(
         part=in_one_line(description.name),
         limits=limits_of(description),
-        current=fenced(description.text) if description.text else untold,
+        current=place + fenced(description.text) if description.text else untold,
         schema=fenced_part(description.schema),
         siblings="\n\n".join(map(fenced_part, description.siblings)),
         output=fenced_part(description.output if answers is None else answers),
@@ -146,7 +148,9 @@ def examples_of(
             texts.append(f"**Steps:**\n\n{steps}")
         texts.append(f"**Feedback:**\n\n{fenced(feedback.feedback)}")
         if feedback.eval_trace:
-            texts.append(f"**Evaluation log:**\n\n{fenced(feedback.eval_trace)}")
+            is_trace = feedback.eval_trace == record.tool_trace_repr and not for_digest
+            log = " the same as the trace" if is_trace else f"\n\n{fenced(feedback.eval_trace)}"
+            texts.append(f"**Evaluation log:**{log}")
         texts += [
             f"**A better answer of another version** (score {better.score:g}):\n\n"
             f"{fenced(better.output_repr)}"
@@ -162,10 +166,11 @@ def _steps(record: RolloutRecord, parts: Mapping[str, str]) -> str:
     """
     outline: list[str] = []
     texts: list[tuple[str, str]] = []
+    already_shown = {_value(record.inputs_repr): "the input"}
     for step in record.steps:
         made_with = [parts[part] for part in step.parts if part in parts]
         is_told = bool(made_with or step.error)
-        given = "the input" if step.input == record.inputs_repr else ""
+        given = already_shown.get(_value(step.input), "") if step.input else ""
         answered = _answered(step.output, record.output_repr)
         notes = {
             "after": ", ".join(step.after),
@@ -181,15 +186,27 @@ def _steps(record: RolloutRecord, parts: Mapping[str, str]) -> str:
             "failed": step.error,
             "answered": "" if answered else step.output,
         }
-        texts += [
-            (f"Step {step.id} {word}:", text) for word, text in told.items() if text and is_told
-        ]
-    if len(texts) > _MOST_TEXTS:
-        texts = [*texts[: _MOST_TEXTS // 2], *texts[-_MOST_TEXTS // 2 :]]
+        if is_told:
+            texts += [(f"Step {step.id} {word}:", text) for word, text in told.items() if text]
+            already_shown.setdefault(_value(step.input), f"the input of step {step.id}")
+    if (left_out := len(texts) - _MOST_TEXTS) > 0:
+        note = f"[… {counted(left_out, 'text')} of steps between left out …]"
+        texts = [*texts[: _MOST_TEXTS // 2], (note, ""), *texts[-_MOST_TEXTS // 2 :]]
     shown = clip("\n".join(outline), STEPS_CHARS // 3)
     limit = (STEPS_CHARS - len(shown)) // max(len(texts), 1) - _AROUND_CHARS
-    blocks = [f"{head}\n\n{fenced(clip(text, limit))}" for head, text in texts]
+    blocks = [f"{head}\n\n{fenced(clip(text, limit))}" if text else head for head, text in texts]
     return "\n\n".join([shown, *blocks])
+
+
+def _value(text: str) -> str:
+    """Return the text of an input that is shown as JSON, alone or as its only parameter."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    if isinstance(value, dict) and len(value) == 1:
+        [value] = value.values()
+    return value if isinstance(value, str) else text
 
 
 def _answered(output: str, whole: str) -> str:

@@ -293,7 +293,13 @@ class Scorer:
         return self._weighted(record, self.objectives(record) or {}, self._weights)
 
     def told(self, records: Iterable[RolloutRecord]) -> dict[str, str]:
-        """Return what each weighted score is made of, in one line, by example id."""
+        """Return what each score is made of, and the highest, in one line by example id.
+
+        Scores without weights, of which 1 is the highest, are not explained.
+        """
+        most = "" if self.perfect in (1, math.inf) else f"the highest score is {self.perfect:g}"
+        if not self._weights:
+            return {record.example_id: most for record in records if most}
         lines: dict[str, str] = {}
         for record in records:
             scores = self.objectives(record) or {}
@@ -304,7 +310,8 @@ class Scorer:
                 used = "" if amount is None else f" for {amount:.6g}"
                 parts.append(f"{name} {scores.get(name, 0.0):.4g}{used} (weight {weight:g})")
             if (score := self.score(record)) is not None:
-                lines[record.example_id] = f"{', '.join(parts)}; weighted mean {score:.4g}"
+                mean = f"weighted mean {score:.4g}" + (f", {most}" if most else "")
+                lines[record.example_id] = f"{', '.join(parts)}; {mean}"
         return lines
 
     def check(self, record: RolloutRecord) -> None:

@@ -68,10 +68,11 @@ class Evidence:
         """
         more = failures[: max(0, MOST_FAILURES - len(shown))]
         table = "\n".join(_confusions([*shown, *failures], labels))
-        lines = "\n".join(map(_line, more))
+        lines = "\n".join(_line(record, has_failed=True) for record in more)
         near = _nearest(right, [*shown, *more])
         return cls(
-            failures="\n\n".join(filter(None, (table, lines))), kept="\n".join(map(_line, near))
+            failures="\n\n".join(filter(None, (table, lines))),
+            kept="\n".join(_line(record, has_failed=False) for record in near),
         )
 
 
@@ -100,11 +101,11 @@ def _chars(record: RolloutRecord) -> int:
     return sum(map(len, texts))
 
 
-def _line(record: RolloutRecord) -> str:
+def _line(record: RolloutRecord, *, has_failed: bool) -> str:
     """Return a rollout in one line."""
     feedback = record.feedback
     # That all is right is said of right answers already.
-    feedback_text = feedback.feedback if feedback and feedback.score < 1 else ""
+    feedback_text = feedback.feedback if feedback and has_failed else ""
     return (
         f"- {in_one_line(record.inputs_repr, _INPUT_CHARS)} → "
         f"{in_one_line(record.output_repr, _ANSWER_CHARS) or 'no answer'}"
@@ -140,8 +141,8 @@ def _confusions(failures: Sequence[RolloutRecord], labels: Mapping[str, str]) ->
         if not (is_label and expected and expected.casefold() in feedback_text):
             return
         pairs[expected, answered] += 1
-    # A table of one or two failures would only repeat the lines below it.
-    if pairs.total() < _FEWEST_CONFUSIONS:
+    # A table of few failures, or of different ones, would only repeat the lines below it.
+    if pairs.total() < _FEWEST_CONFUSIONS or max(pairs.values()) < 2:
         return
     yield "| expected | answered | times |\n| --- | --- | --- |"
     for (expected, answered), count in pairs.most_common(_MOST_CONFUSIONS):
@@ -191,6 +192,8 @@ def tried_before(
     failures: Iterable[RolloutRecord],
     parent: Candidate,
     lineage: Sequence[Mapping[str, str]],
+    *,
+    in_question: Collection[str] | None = None,
 ) -> str:
     """Return what was tried on some failures, and what became of it; empty if nothing was.
 
@@ -199,6 +202,7 @@ def tried_before(
         failures: the failures that a question shows.
         parent: the candidate that it is about.
         lineage: the texts, by name, of its parts and of those of its ancestors, its own first.
+        in_question: the names of the parts whose texts the question shows; None for all.
     """
     failing = frozenset(record.example_id for record in failures)
     about = [
@@ -208,7 +212,8 @@ def tried_before(
     chars_left = _TRIED_CHARS
     # The latest first, because the length is limited.
     for tried in about[::-1][:_MOST_TRIED]:
-        entry = _entry(tried, lineage, failing)
+        shown = lineage[0].keys() if in_question is None else in_question
+        entry = _entry(tried, lineage, failing, shown)
         chars_left -= len(entry)
         if chars_left < 0:
             break
@@ -216,7 +221,12 @@ def tried_before(
     return "\n\n".join(entries)
 
 
-def _entry(child: TriedChild, lineage: Sequence[Mapping[str, str]], failing: frozenset[str]) -> str:
+def _entry(
+    child: TriedChild,
+    lineage: Sequence[Mapping[str, str]],
+    failing: frozenset[str],
+    shown: Collection[str],
+) -> str:
     before, after = ("unscored" if score is None else f"{score:.2f}" for score in child.scores)
     is_kept = child.is_better and any(map(child.is_in, lineage))
     marks = "-+"
@@ -224,6 +234,8 @@ def _entry(child: TriedChild, lineage: Sequence[Mapping[str, str]], failing: fro
         fate = "Tried, and not better on the cases it was written for"
     elif not is_kept:
         fate = "Better on the cases it was written for, but not on others, so it was not kept"
+    elif child.is_in(lineage[0]) and any(name not in shown for name, _, _ in child.edits):
+        fate = "Kept: it is in the prompt now"
     elif child.is_in(lineage[0]):
         # What it added stands in the current text, which the question shows.
         fate, marks = "Kept: it is in the current text, in place of what is below", "-"
@@ -252,11 +264,21 @@ def _lines_changed(name: str, before: str, after: str, *, marks: str) -> Iterato
 
 
 def _cropped(line: str, others: Sequence[str]) -> str:
-    """Return a line, a long one from where it differs from the line that it stands for."""
+    """Return a line, of a long one where it differs from the line that it stands for."""
     label = line.partition(":")[0]
     twins = [text for text in others if len(others) == 1 or text.startswith(f"{label}:")]
     if twins and len(line) > _LINE_CHARS:
         words, twin = line.split(), twins[0].split()
-        same = next((n for n, word in enumerate(words) if twin[n : n + 1] != [word]), len(words))
-        line = " ".join([*words[:_OPENING], "…", *words[same:]])
+        same = _same(words, twin)
+        opening = [*words[:_OPENING], "…"] if same > _OPENING else words[:same]
+        same_end = _same(words[same:][::-1], twin[same:][::-1])
+        cut = same_end - _OPENING if same_end > 2 * _OPENING else 0
+        rest = words[same : len(words) - cut]
+        line = " ".join([*opening, *rest, *(["…"] if cut else [])])
     return in_one_line(line, _LINE_CHARS)
+
+
+def _same(words: Sequence[str], others: Sequence[str]) -> int:
+    """Return how many words two lists begin with in common."""
+    pairs = enumerate(zip(words, others, strict=False))
+    return next((n for n, (word, other) in pairs if word != other), min(len(words), len(others)))

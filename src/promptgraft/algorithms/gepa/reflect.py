@@ -98,8 +98,7 @@ class Draft:
         self.records = passing(self.records, [part for part, _ in self.parts]) or self.records
         if self.attempt.earlier:
             self.earlier = better_answers(self.attempt.earlier, self.records, scorer)
-        if scorer.is_weighted:
-            self.objectives = scorer.told(self.records)
+        self.objectives = scorer.told(self.records)
 
     @property
     def name(self) -> str:

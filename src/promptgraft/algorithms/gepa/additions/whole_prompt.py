@@ -111,7 +111,8 @@ class WholePrompt(Addition):
         if not parts:
             return None
         attempt.notes[self.name], attempt.modules = len(parts), modules
-        history = tried_before(tried, failures, parent, lineage)
+        names = {module.name for module in modules}
+        history = tried_before(tried, failures, parent, lineage, in_question=names)
         kind: type[Draft] = Draft if len(parts) == 1 else WholeDraft
         records = passing(failures, modules)
         if len(parts) == 1:
@@ -308,7 +309,7 @@ def _outputs(parts: Sequence[ModuleDescription]) -> str:
         prompt_of(part.name): fenced_part(part.output if part.answers is None else part.answers)
         for part in parts
     }
-    if len(expected) == 1:
+    if len(set(expected.values())) == 1:
         return next(iter(expected.values()))
     return "\n\n".join(f"{prompt}:\n\n{output}" for prompt, output in expected.items() if output)
 
