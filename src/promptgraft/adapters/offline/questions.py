@@ -276,6 +276,8 @@ def _case(block: Block, fields: Sequence[Field]) -> Case:
         score = None
     called = tuple(read_calls(fences.get("trace", "")))
     perfect = score is not None and score >= _PERFECT
+    # The log has words on its line where it is the same as the trace.
+    is_right = perfect or bool(labels.get("evaluation log"))
     return _answered(
         score=score,
         asked="\n".join(texts_in(read_json(fences.get("input", "")))),
@@ -283,7 +285,7 @@ def _case(block: Block, fields: Sequence[Field]) -> Case:
         feedback=fences.get("feedback", ""),
         fields=fields,
         called=called,
-        right=tuple(read_calls(fences.get("evaluation log", ""))) or (called if perfect else ()),
+        right=tuple(read_calls(fences.get("evaluation log", ""))) or (called if is_right else ()),
     )
 
 
