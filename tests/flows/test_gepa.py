@@ -141,7 +141,7 @@ def test_a_question_shows_an_input_of_several_steps_once_and_says_what_it_leaves
         answers += [run.ask("facts", Ticket(f"{n}: {ticket.text}")) for n in range(12)]
         return str(run.ask("writer", Ticket(" ".join(map(str, answers)))))
 
-    def as_text(example: GepaExample, response: Any) -> tuple[str, str]:
+    def as_text(example: Any, response: Any) -> tuple[str, str]:
         return f'"{example.params[0].text}"', response.text
 
     graph = attrs.evolve(GRAPH, flow=flow)

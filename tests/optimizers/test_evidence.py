@@ -256,13 +256,9 @@ def test_a_question_says_what_is_wrong_with_every_failure_and_the_highest_score(
     assert all("missing w" in line for line in lines)
     example = "**Score:** 8\n\n**Objectives:** the highest score is 10\n\n**Input:**"
     assert example in asked[0].text
-    assert "highest score" not in questions_of_one()[0].text
-
-
-def questions_of_one() -> list[RenderedPrompt[object]]:
-    run = search(NAMES[:1], rollout_budget=60)
-    run.start()
-    return run.reflection.requests
+    of_one = search(NAMES[:1], rollout_budget=60)
+    of_one.start()
+    assert "highest score" not in of_one.reflection.requests[0].text
 
 
 def test_a_search_tells_what_it_has_tried_and_shows_parts_in_the_order_of_the_prompt() -> None:
