@@ -98,7 +98,8 @@ class Draft:
         self.records = passing(self.records, [part for part, _ in self.parts]) or self.records
         if self.attempt.earlier:
             self.earlier = better_answers(self.attempt.earlier, self.records, scorer)
-        self.objectives = scorer.told(self.records)
+        if not scorer.is_plain:
+            self.objectives = scorer.told(self.records)
 
     @property
     def name(self) -> str:
