@@ -142,7 +142,8 @@ class LoopbackServer:
         task.add_done_callback(self._disconnected)
 
     def _disconnected(self, task: asyncio.Task[None]) -> None:
-        self._connections.pop(task).transport.abort()
+        writer = self._connections.pop(task)
+        writer.transport.abort()  # by name: a writer that nobody holds warns before it is closed
         if not task.cancelled() and isinstance(fault := task.exception(), Exception):
             self._own_faults.append(fault)
 
