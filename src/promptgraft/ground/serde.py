@@ -263,7 +263,27 @@ def _finite(text: str) -> float:
     return number if math.isfinite(number) else _refuse_constant(text)
 
 
-STRICT_JSON = json.JSONDecoder(
+class _Decoder(json.JSONDecoder):
+    """Words and places a trailing comma as Python 3.13 does, also before that."""
+
+    def raw_decode(self, s: str, idx: int = 0) -> tuple[Any, int]:
+        try:
+            return super().raw_decode(s, idx)
+        except json.JSONDecodeError as error:
+            before, end = s[: error.pos].rstrip(" \t\r\n"), s[error.pos : error.pos + 1]
+            kind = _TRAILING.get((error.msg, end))
+            if kind is None or not before.endswith(","):
+                raise
+            message = f"Illegal trailing comma before end of {kind}"
+            raise json.JSONDecodeError(message, s, len(before) - 1) from None
+
+
+_TRAILING = {
+    ("Expecting property name enclosed in double quotes", "}"): "object",
+    ("Expecting value", "]"): "array",
+}
+
+STRICT_JSON = _Decoder(
     object_pairs_hook=_unique_keys, parse_constant=_refuse_constant, parse_float=_finite
 )
 """The decoder of :func:`parse_json`; raises ``ValueError`` and ``RecursionError``."""
