@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
 import sys
 import threading
@@ -220,3 +221,22 @@ def test_who_waits_for_a_lock_is_told_so(url: str) -> None:
     holding.write(hold)
     holding.close()
     waiting.close()
+
+
+def test_a_database_that_nobody_holds_closes_its_connections(url: str) -> None:
+    opened: list[object] = []
+    closed: list[object] = []
+    listeners = (
+        ("connect", lambda connection, record: opened.append(connection)),
+        ("close", lambda connection, record: closed.append(connection)),
+    )
+    for name, listener in listeners:
+        sqlalchemy.event.listen(sqlalchemy.Pool, name, listener)
+    try:
+        SqlPromptOverridesStore(url).addresses()
+        gc.collect()  # what drivers raised and caught refers to it
+    finally:
+        for name, listener in listeners:
+            sqlalchemy.event.remove(sqlalchemy.Pool, name, listener)
+    assert opened
+    assert closed == opened

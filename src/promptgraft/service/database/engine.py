@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypeVar
 
 from sqlalchemy import (
@@ -113,7 +116,11 @@ class Database:
             event.listen(self._engine, "do_connect", create_file if create else require_file)
         event.listen(self._engine, "connect", set_up)
         self._apart = apart_from(self._engine)
-        event.listen(self._engine, "begin", self._begin)
+        # Not a method: an engine that knew its database would keep it, and its connections.
+        event.listen(self._engine, "begin", partial(_begin, self.dialect, timeout_seconds))
+        for engine in {self._engine, self._apart}:
+            if engine is not url:
+                weakref.finalize(self, _close, engine, os.getpid()).atexit = False
 
     @property
     def has_no_file(self) -> bool:
@@ -362,26 +369,31 @@ class Database:
         except FileNotFoundError as error:
             raise DatabaseError(f"database {self.name}: {error}", Lasting.PERMANENT) from None
 
-    def _begin(self, connection: Connection) -> None:
-        options = connection.get_execution_options()
-        if not options.get("begins", True):
-            return
-        durable, writes = options.get("durable", True), options.get("writes", False)
-        if self.dialect == "sqlite" and not writes:
-            connection.exec_driver_sql("BEGIN")
-        elif self.dialect == "sqlite":
-            level = "FULL" if durable else "NORMAL"
-            connection.exec_driver_sql(f"PRAGMA synchronous={level}")
-            # SQLite's own handler backs off, and would starve behind writers that take turns:
-            # give up soon, and let `_written` try again.
-            connection.exec_driver_sql(f"PRAGMA busy_timeout={_BUSY_MS}")
-            try:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-            finally:
-                ms = round(self._timeout_seconds * 1000)
-                connection.exec_driver_sql(f"PRAGMA busy_timeout={ms}")
-        elif self.dialect == "postgresql" and writes and not durable:
-            connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+
+def _close(engine: Engine, process: int) -> None:
+    engine.dispose(close=process == os.getpid())  # a forked child must not close its parent's
+
+
+def _begin(dialect: str, timeout_seconds: float, connection: Connection) -> None:
+    options = connection.get_execution_options()
+    if not options.get("begins", True):
+        return
+    durable, writes = options.get("durable", True), options.get("writes", False)
+    if dialect == "sqlite" and not writes:
+        connection.exec_driver_sql("BEGIN")
+    elif dialect == "sqlite":
+        level = "FULL" if durable else "NORMAL"
+        connection.exec_driver_sql(f"PRAGMA synchronous={level}")
+        # SQLite's own handler backs off, and would starve behind writers that take turns:
+        # give up soon, and let `_written` try again.
+        connection.exec_driver_sql(f"PRAGMA busy_timeout={_BUSY_MS}")
+        try:
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        finally:
+            ms = round(timeout_seconds * 1000)
+            connection.exec_driver_sql(f"PRAGMA busy_timeout={ms}")
+    elif dialect == "postgresql" and writes and not durable:
+        connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
 
 
 _SECONDS = {
