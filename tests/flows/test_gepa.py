@@ -23,6 +23,7 @@ from promptgraft import (
     GradientOptimizer,
     Limits,
     LocalPromptOverridesStore,
+    MarkdownSection,
     OfflineAdapter,
     OptimizationJob,
     RolloutFeedback,
@@ -206,7 +207,7 @@ def test_a_question_of_a_gradient_search_shows_the_other_texts_of_each_node_and_
     None
 ):
     def flow(run: Run, ticket: Ticket) -> str:
-        return " ".join(str(run.ask(node, ticket)) for node in ("facts", "tone"))
+        return " ".join(str(run.ask(node, ticket)) for node in ("facts", "tone", "facts"))
 
     questions: list[str] = []
 
@@ -228,7 +229,9 @@ def test_a_question_of_a_gradient_search_shows_the_other_texts_of_each_node_and_
         True,
         False,
     ]
-    assert "**Input:** as of step 1\n" in questions[0].split("### Step 2")[1]
+    assert "section rules" not in others  # it may change
+    _, *later = questions[0].split("## Texts that may change")[0].split("### Step ")[1:]
+    assert all("**Input:** as of step 1\n" in step for step in later)
 
 
 @pytest.mark.parametrize("additions", [(), ("whole_prompt",)])
@@ -289,9 +292,59 @@ def test_one_question_is_about_all_nodes_that_failures_passed_and_mends_them_tog
     ] == [(f"P{number}", node) for number, node in enumerate(WANTED, start=1)]
     assert "one or several; their names begin with the prompt that each belongs to:" in question
     assert "\nsupport/tickets/router section " in question  # what stays as it is
+    assert "section rules:" not in question  # they may change
     assert "- step 1: router, made with P1, given the input, answered `Say router.`\n" in question
     assert "- step 2.1.1: facts, after 1, made with P2, answered `Say facts.`\n" in question
     assert "- step 3: writer, after 2.1.1, 2.2.1, made with P4, answered the output\n" in question
+
+
+def test_parts_of_a_node_that_may_change_are_shown_once() -> None:
+    rules, message = template("facts").sections
+    more = MarkdownSection(title="More", key="more", template="Say more.")
+    node = Node("facts", attrs.evolve(template("facts"), sections=(rules, more, message)))
+    graph = attrs.evolve(GRAPH, nodes=[node, *(one for one in GRAPH.nodes if one.name != "facts")])
+
+    question = questions_of(graph, additions=["whole_prompt"])[0]
+    current, rest = question.split("## Rest of the prompt")
+
+    assert (current.count("Say more."), rest.partition("## Examples")[0].count("Say more.")) == (
+        1,
+        0,
+    )
+
+
+@pytest.mark.parametrize("answer", ["Two\nlines", "a `tick`", "very " * 20 + "long"])
+def test_an_answer_that_would_break_the_outline_has_a_block(answer: str) -> None:
+    def flow(run: Run, ticket: Ticket) -> str:
+        run.ask("facts", ticket)
+        return "none"
+
+    questions: list[str] = []
+
+    def note(rendered: Any) -> str:
+        questions.append(rendered.text)
+        return "no block"
+
+    surroundings = context(lambda _: answer, reflection_adapter=ScriptedAdapter(note))
+    GepaOptimizer(surroundings, settings(rollout_budget=20)).optimize(
+        attrs.evolve(GRAPH, flow=flow)
+    )
+
+    assert "made with this part, given the input\n\nStep 1 answered:\n\n```" in questions[0]
+    assert f"\n{answer}\n```" in questions[0]
+
+
+def test_of_very_many_steps_the_first_and_the_last_are_shown() -> None:
+    def flow(run: Run, ticket: Ticket) -> str:
+        for number in range(14):
+            run.ask("facts", Ticket(f"time {number}"))
+        return "none"
+
+    question = questions_of(attrs.evolve(GRAPH, flow=flow))[0]
+    steps = question.split("**Steps:**")[1].split("**Feedback:**")[0]
+
+    shown = [number for number in range(14) if f'"text": "time {number}"' in steps]
+    assert shown == [0, 1, 2, 3, 4, 9, 10, 11, 12, 13]
 
 
 def test_a_question_has_room_for_the_texts_of_all_nodes() -> None:
