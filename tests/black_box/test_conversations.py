@@ -107,6 +107,16 @@ def test_each_turn_is_judged_and_the_case_has_their_mean() -> None:
     assert lines[2].startswith('turn 2 failed 0: expected "Booked for Friday.", found "For when?"')
 
 
+def test_few_turns_have_room_for_long_reasons() -> None:
+    long = " ".join(f"word{number}" for number in range(100))
+    metric = metrics.python(function=lambda case, answer: (0.0, long), name="long")
+    for turns, is_whole in ((2, True), (40, False)):
+        case = Case(id="c", input="x", turns=[Turn(user="x")] * turns)
+        found = BlackBox(TEXTS, agent=lambda query, call: "ok")
+        [attempt] = evaluate(found.prompt, [case], [metric], adapter=found.adapter).attempts
+        assert (long in attempt.outcome.verdicts[0].reason) == is_whole
+
+
 def test_what_the_case_itself_expects_is_expected_of_the_last_turn() -> None:
     first, last = TURNS[0], Turn(user="Friday")
     several: list[Json] = ["Friday it is.", "Booked for Friday."]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attrs
+
 from promptgraft.evals.metrics.judging import LONGEST_FEEDBACK, feedback_text
 from promptgraft.evals.types import Case, Verdict
 
@@ -27,6 +29,13 @@ def test_failed_metrics_come_first_with_their_whole_reasons_and_hints() -> None:
         "[passed] exact 1: found the expected text",
         "hint: Mind the year.",
     ]
+
+
+def test_hints_are_shown_without_their_severities() -> None:
+    hints = {"": "p3: Mind the year.", "tone": "P1: Customers: upset."}
+    feedback = feedback_text(attrs.evolve(CASE, hints=hints), VERDICTS)
+    assert "\n  hint: Customers: upset.\n" in feedback
+    assert feedback.endswith("\nhint: Mind the year.")
 
 
 def test_long_reasons_arrive_whole_within_the_stated_limit() -> None:

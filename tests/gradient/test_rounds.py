@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -9,10 +11,21 @@ from flows.tickets import GRAPH, Ticket, context
 from gradient import flow_world
 from gradient.words_world import PATCH, Run, block, reply, settings
 from optimizers.worlds import PROMPT, bound, current_text, examples, twin
-from promptgraft import GepaExample
+from promptgraft import (
+    AgentCall,
+    BlackBox,
+    Case,
+    GepaExample,
+    GradientConfig,
+    OptimizationContext,
+    ScriptedAdapter,
+    examples_from,
+    feedback_from,
+)
 from promptgraft.algorithms.gradient import GradientOptimizer, GradientResult
 from promptgraft.algorithms.gradient.settings import Attribution
 from promptgraft.errors import ConfigError
+from promptgraft.evals import metrics
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime.session import EventBus
@@ -241,3 +254,31 @@ def test_the_plan_of_a_graph_bounds_the_questions_about_its_steps() -> None:
     assert asked(5, "steps") == 2 * (6 * 5 + parts)
     assert asked(9, "steps") == 2 * (6 * 9 + parts)
     assert asked(9, "trace") == 2 * (6 + parts)
+
+
+def test_a_question_on_an_only_step_shows_much_of_it_and_keeps_its_digest() -> None:
+    questions: list[str] = []
+
+    def note(rendered: Any) -> str:
+        questions.append(rendered.text)
+        return "no block"
+
+    def long(query: str, call: AgentCall) -> str:
+        return f"begin {query} {'x' * 5000} end"
+
+    box = BlackBox({"system": "Be brief."}, agent=long)
+    cases = [Case(id=f"c{number}", input=f"q{number}", expected="yes") for number in range(6)]
+    judging = [metrics.exact()]
+    config = GradientConfig(
+        training_examples=examples_from(box.prompt, cases, judging),
+        pareto_set_size=3,
+        rollout_budget=20,
+        feedback_fn=feedback_from(judging),
+    )
+    journal, model = MemoryJournal(), ScriptedAdapter(note)
+    surroundings = OptimizationContext(box.adapter, reflection_adapter=model, journal=journal)
+    GradientOptimizer(surroundings, config).optimize(box.prompt)
+    assert f"begin q3 {'x' * 5000} end" in questions[0]
+    digests = {record.key: record.digest for record in journal.records()}
+    # As journals of earlier versions have it.
+    assert digests["round/1/backward/c3"].startswith("58bbf10eb351")

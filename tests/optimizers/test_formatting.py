@@ -18,7 +18,7 @@ from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback, RolloutRec
 from promptgraft.errors import JournalCorruptError
 from promptgraft.evals.types import Step, Verdict
 from promptgraft.ground.serde import canonical_json, digest_text
-from promptgraft.ground.text import clip, joined
+from promptgraft.ground.text import clip, clip_lines, joined
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Session
 from promptgraft.search.answers import READER, record_from_json, record_to_json
@@ -65,6 +65,14 @@ def test_a_limit_without_room_for_the_note_keeps_the_head(text: str, limit: int)
     clipped = clip(text, limit)
     assert len(clipped) <= limit
     assert text.startswith(clipped[:1])
+
+
+@given(st.text(max_size=900), st.integers(60, 400))
+@settings(max_examples=300, deadline=None)
+def test_a_text_that_is_clipped_by_lines_is_within_its_limit(text: str, limit: int) -> None:
+    clipped = clip_lines(text, limit)
+    assert len(clipped) <= limit
+    assert (clipped == text) == (len(text) <= limit)
 
 
 @attrs.frozen

@@ -111,6 +111,22 @@ def test_the_reflector_sees_the_evaluation_log_and_the_trace() -> None:
     assert shown.count("3 of 4 for e") == shown.count("**Evaluation log:** the same as the") == 3
 
 
+def test_the_reflector_sees_every_call_of_a_long_trace() -> None:
+    def trace(session: SessionProtocol) -> str:
+        calls = (f"[look_{n}]\n  params: {n}\n  result: {'x' * 2000} of {n}" for n in range(20))
+        return "\n".join([*calls, "[close]\n  result: refused"])
+
+    run = Run(config(trace_formatter=trace))
+    run.start()
+    shown = bound(run.reflection.requests[0], "examples").split("**Trace:**\n\n")[1]
+    [block] = re.findall(r"\A```\n(.*?)\n```", shown, re.DOTALL)
+    assert 5_900 < len(block) <= 6_000
+    for number in range(20):
+        assert f"[look_{number}]\n  params: {number}\n  result: xxx" in block
+        assert f"xxx of {number}\n" in block
+    assert block.endswith("[close]\n  result: refused")
+
+
 def test_the_reflector_sees_the_other_sections_as_the_candidate_has_them() -> None:
     session = Session()
     run = Run(session=session)

@@ -216,6 +216,10 @@ def _longest_ticks(text: str) -> int:
     return max(map(len, re.findall(r"`+", text)), default=0)
 
 
+_SHORTEST_LINE = 120
+"""Characters that show both ends of a line beside the note between them."""
+
+
 def clip(text: str, limit: int, *, around: str = "\n") -> str:
     """Shorten ``text`` to ``limit`` characters: its head and tail, and a note between them.
 
@@ -231,6 +235,25 @@ def clip(text: str, limit: int, *, around: str = "\n") -> str:
     note = f"{around}[… {len(text) - room} of {len(text)} characters left out …]{around}"
     head = (room + 1) // 2
     return text[:head] + note + text[len(text) - (room - head) :]
+
+
+def clip_lines(text: str, limit: int) -> str:
+    """Shorten the longest lines of ``text`` until it has ``limit`` characters, so that each stays.
+
+    A text of too many lines is clipped as a whole.
+    """
+    if len(text) <= limit:
+        return text
+    lines = text.split("\n")
+    left, share = limit - len(lines) + 1, 0
+    for place, length in enumerate(sorted(map(len, lines))):
+        share = left // (len(lines) - place)
+        if length > share:
+            break
+        left -= length
+    if share < _SHORTEST_LINE:
+        return clip(text, limit)
+    return "\n".join(clip(line, share, around=" ") for line in lines)
 
 
 def words_in(text: str) -> list[str]:

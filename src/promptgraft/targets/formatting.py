@@ -14,7 +14,7 @@ from promptgraft.evals.dataset import asked_by
 from promptgraft.evals.types import Case, Conversation, TurnAnswered
 from promptgraft.ground.content import Input, in_words, named
 from promptgraft.ground.serde import unstructure
-from promptgraft.ground.text import clip, code_span, fenced
+from promptgraft.ground.text import clip, clip_lines, code_span, fenced
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.targets.types import GepaExample, RolloutRecord
 
@@ -45,13 +45,13 @@ def clip_record(record: RolloutRecord, *, texts: int, traces: int) -> RolloutRec
     if max(map(len, clipped_texts)) <= texts and max(map(len, traced)) <= traces:
         return record
     if feedback is not None:
-        log = log and clip(log, traces)
+        log = log and clip_lines(log, traces)
         feedback = attrs.evolve(feedback, feedback=clip(feedback_text, texts), eval_trace=log)
     return attrs.evolve(
         record,
         inputs_repr=clip(record.inputs_repr, texts),
         output_repr=clip(record.output_repr, texts),
-        tool_trace_repr=clip(record.tool_trace_repr, traces),
+        tool_trace_repr=clip_lines(record.tool_trace_repr, traces),
         fault=clip(record.fault, texts, around=" "),
         feedback=feedback,
     )

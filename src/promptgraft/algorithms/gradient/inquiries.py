@@ -179,6 +179,7 @@ class Inquiry(Generic[T]):
         params: its parameters.
         role: its purpose.
         read: converts a reply, or raises InvalidProposalError.
+        digested: the parameters as journals have digested them; None for those that are shown.
     """
 
     positions: tuple[str, str]
@@ -186,19 +187,18 @@ class Inquiry(Generic[T]):
     params: Params
     role: Role
     read: Callable[[Reply], T]
+    digested: Params | None = None
 
     def question(self, attempt: int, questions: Questions, refused: Refusal | None) -> Question:
-        params = self.params
+        refusal: dict[str, str] = {}
         if refused is not None:
-            params = attrs.evolve(
-                params,
-                problem=in_one_line(refused.error.detail, _MAX_PROBLEM_CHARS),
-                previous=fenced(clip(refused.text, _MAX_PREVIOUS_CHARS)) if refused.text else "",
-            )
+            refusal["problem"] = in_one_line(refused.error.detail, _MAX_PROBLEM_CHARS)
+            clipped = clip(refused.text, _MAX_PREVIOUS_CHARS)
+            refusal["previous"] = fenced(clipped) if refused.text else ""
         return Question(
             position=self.positions[attempt],
-            prompt=questions[self.key].bind(params),
-            digest=digest([self.key, params]),
+            prompt=questions[self.key].bind(attrs.evolve(self.params, **refusal)),
+            digest=digest([self.key, attrs.evolve(self.digested or self.params, **refusal)]),
             role=self.role,
         )
 

@@ -26,7 +26,7 @@ from promptgraft.targets.part import beside
 from promptgraft.targets.types import Candidate, Module, RolloutRecord
 
 _MAX_STEP_CHARS = 6_000
-_MAX_STEP_OF_TRACE_CHARS = 2_000
+_MAX_STEP_OF_TRACE_CHARS, _MAX_STEP_ALONE_CHARS = 2_000, 12_000
 
 
 Failure = tuple[RolloutRecord, tuple[Loss, ...]]
@@ -317,17 +317,25 @@ def _trace_inquiry(number: int, trace: _Trace, shown: _Parts) -> Inquiry[Blames]
         signal: None for signals_of_step in trace.incoming.values() for signal in signals_of_step
     }
     position = f"round/{number}/backward/{named(trace.case)}"
+    params = digested = BlameParams(
+        steps="\n\n".join(shown_steps),
+        parts=parts,
+        others=neighbours,
+        losses=_shown_signals(list(signals)),
+    )
+    if len(trace.steps) == 1:
+        # Alone, a step has room for all that is known of it.
+        [step] = trace.steps.values()
+        brief = _shown_step(step, _MAX_STEP_OF_TRACE_CHARS)
+        whole = params.steps.replace(brief, _shown_step(step, _MAX_STEP_ALONE_CHARS))
+        params = attrs.evolve(params, steps=whole)
     return Inquiry(
         positions=(position, f"{position}/repair"),
         key=QuestionKey.TRACE,
-        params=BlameParams(
-            steps="\n\n".join(shown_steps),
-            parts=parts,
-            others=neighbours,
-            losses=_shown_signals(list(signals)),
-        ),
+        params=params,
         role=Role.BACKWARD,
         read=partial(read_blame, parts=handles, before=None),
+        digested=digested,
     )
 
 

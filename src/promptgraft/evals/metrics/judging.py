@@ -43,7 +43,7 @@ from promptgraft.runtime.session import SessionProtocol
 
 # Lengths in characters; a conversation has a reason for each of its turns.
 LONGEST_FEEDBACK = 50_000
-_LONGEST_TURN_REASON = 400
+_LONGEST_TURN_REASON, _LONGEST_TURN_REASONS = 400, 4_000
 
 
 def check_metrics(metrics: Sequence[Metric]) -> None:
@@ -293,7 +293,9 @@ def over_turns(verdicts: Sequence[tuple[int, Verdict]], *, threshold: float) -> 
     score = fmean(scores) if len(scores) == len(verdicts) else None
     amounts = [verdict.amount for _, verdict in verdicts if verdict.amount is not None]
     passed = sum(verdict.passed is True for _, verdict in verdicts)
-    lines = [f"{passed} of {len(verdicts)} turns pass", *(_line(*verdict) for verdict in verdicts)]
+    longest = max(_LONGEST_TURN_REASON, _LONGEST_TURN_REASONS // len(verdicts))
+    turns = (_line(number, verdict, longest) for number, verdict in verdicts)
+    lines = [f"{passed} of {len(verdicts)} turns pass", *turns]
     return attrs.evolve(
         first,
         score=score,
@@ -303,10 +305,10 @@ def over_turns(verdicts: Sequence[tuple[int, Verdict]], *, threshold: float) -> 
     )
 
 
-def _line(number: int, verdict: Verdict) -> str:
+def _line(number: int, verdict: Verdict, longest: int) -> str:
     word = {True: "passed", False: "failed", None: "unscored"}[verdict.passed]
     score = "" if verdict.score is None else f" {verdict.score:.4g}"
-    why = clip(" ".join(verdict.reason.split()), _LONGEST_TURN_REASON, around=" ")
+    why = clip(" ".join(verdict.reason.split()), longest, around=" ")
     return f"turn {number} {word}{score}: {why}"
 
 
@@ -339,7 +341,7 @@ def feedback_text(case: Case, verdicts: Sequence[Verdict], *, notes: Iterable[st
         _said(verdict, case.hints) for verdict in sorted(verdicts, key=lambda v: rank[v.passed])
     ]
     if general := case.hints.get(""):
-        parts.append(f"hint: {general}")
+        parts.append(f"hint: {_plain(general)}")
     if isinstance(case, TaughtCase):
         parts.append(case.remark)
     parts += [f"the answer was repaired: {note}" for note in notes]
@@ -354,5 +356,11 @@ def _said(verdict: Verdict, hints: Mapping[str, str]) -> str:
     if verdict.node:
         head += f" (output of {verdict.node})"
     hint = hints.get(verdict.metric)
-    lines = [f"{head}: {verdict.reason}", *([f"hint: {hint}"] if hint else [])]
+    lines = [f"{head}: {verdict.reason}", *([f"hint: {_plain(hint)}"] if hint else [])]
     return "\n  ".join(line for text in lines for line in text.splitlines())
+
+
+def _plain(hint: str) -> str:
+    """Return a hint without its severity, which only a gradient search explains."""
+    severity = _SEVERITY.match(hint)
+    return hint[severity.end() :].strip() if severity else hint
