@@ -110,8 +110,8 @@ def test_each_turn_is_judged_and_the_case_has_their_mean() -> None:
 def test_few_turns_have_room_for_long_reasons() -> None:
     long = " ".join(f"word{number}" for number in range(100))
     metric = metrics.python(function=lambda case, answer: (0.0, long), name="long")
-    for turns, is_whole in ((2, True), (40, False)):
-        case = Case(id="c", input="x", turns=[Turn(user="x")] * turns)
+    for count, is_whole in ((2, True), (40, False)):
+        case = Case(id="c", input="x", turns=(Turn(user="x"),) * count)
         found = BlackBox(TEXTS, agent=lambda query, call: "ok")
         [attempt] = evaluate(found.prompt, [case], [metric], adapter=found.adapter).attempts
         assert (long in attempt.outcome.verdicts[0].reason) == is_whole
