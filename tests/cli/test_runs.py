@@ -334,10 +334,11 @@ def test_a_held_out_case_is_shown_as_such_with_its_two_scores(console: Console, 
     lines = console("show", "latest", "--case", case).out.splitlines()
     assert lines[0] == f"case {case}"
     assert lines[1].startswith(f"held out, never seen by the search: {before:.3f} -> {after:.3f} (")
+    document = json.loads(console("show", "latest", "--case", case, "--json").out)
+    assert lines[lines.index("expected:") + 1].strip() == document["rollouts"][0]["expected"]
     for number, score in ((0, before), (result["best"], after)):
         told = rf"candidate {number}, held-out/{number}/[0-9a-f]{{12}}: {score:.3f}"
         assert any(re.fullmatch(told, line) for line in lines)
-    document = json.loads(console("show", "latest", "--case", case, "--json").out)
     assert document["held_out"] == {"baseline": before, "winner": after, "why_not": ""}
     seen = read_run(folder).pareto_ids[0]
     assert json.loads(console("show", "latest", "--case", seen, "--json").out)["held_out"] is None

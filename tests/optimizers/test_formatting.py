@@ -16,7 +16,7 @@ from optimizers.worlds import Question
 from promptgraft.adapters.base import PromptResponse, ToolInvoked
 from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback, RolloutRecord
 from promptgraft.errors import JournalCorruptError
-from promptgraft.evals.types import Step, Verdict
+from promptgraft.evals.types import Case, Step, ToolUse, Verdict
 from promptgraft.ground.serde import canonical_json, digest_text
 from promptgraft.ground.text import clip, clip_lines, joined
 from promptgraft.journal import MemoryJournal
@@ -25,6 +25,7 @@ from promptgraft.search.answers import READER, record_from_json, record_to_json
 from promptgraft.targets.formatting import (
     default_example_formatter,
     default_trace_formatter,
+    expected_text,
     show_value,
 )
 
@@ -218,6 +219,7 @@ records = st.builds(
     example_id=texts,
     inputs_repr=texts,
     output_repr=texts,
+    expected_repr=texts,
     tool_trace_repr=texts,
     feedback=st.none() | feedbacks,
     fault=texts,
@@ -280,3 +282,28 @@ def test_the_texts_of_a_step_are_cut_with_a_mark() -> None:
 def test_a_record_that_is_no_rollout_is_named(answer: None) -> None:
     with pytest.raises(JournalCorruptError, match="record `step/1/parent/0` is no rollout"):
         record_from_json(answer, "step/1/parent/0")
+
+
+CYCLE: list[object] = []
+CYCLE.append(CYCLE)
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [
+        (None, ""),
+        ("red", "red"),
+        (3, "3"),
+        ({"queue": "login"}, '{\n  "queue": "login"\n}'),
+        (Case(id="a", input="x", expected="<b>"), "<b>"),
+        (Case(id="a", input="x"), ""),
+        (Case(id="a", input="x", tools=(ToolUse(name="find"),)), "find"),
+        (object(), ""),
+        (CYCLE, ""),
+    ],
+)
+def test_an_expected_answer_is_text_that_is_the_same_in_every_run(
+    label: object, shown: str
+) -> None:
+    text = expected_text(GepaExample(id="a", params=(), label=label))
+    assert text == shown if shown != "find" else '"find"' in text

@@ -187,6 +187,7 @@ def said(number: int, case: str, expected: str, found: str, *, tone: float) -> R
         example_id=case,
         inputs_repr=json.dumps({"question": f"which color has {case}", "urgent": False}),
         output_repr=f"{found}, says {number}",
+        expected_repr=expected,
         tool_trace_repr="",
         feedback=RolloutFeedback(
             score=(right + tone) / 2,
@@ -237,6 +238,7 @@ def hostile_run(cases: int = len(HOSTILE)) -> ReportData:
                 example_id=id_,
                 inputs_repr=everything,
                 output_repr=text,
+                expected_repr=everything,
                 tool_trace_repr=everything,
                 feedback=RolloutFeedback(score=0.5, feedback=text),
                 fault=text,

@@ -217,7 +217,9 @@ def test_a_case_has_its_answers_and_its_history_over_jobs(
         page = browser.get(links[0]).text
         assert f"/jobs/{first.id}/case" in page
         assert other.id not in page
-        assert "Baseline: " in page
+        assert re.findall(r"<h4>(\w+)", page) == ["Input", "Expected", "Baseline", "Winner"]
+        label = {"b": "billing", "l": "login"}[links[0].partition("=")[2][0]]
+        assert f'<h4>Expected</h4><div class="text">{label}</div>' in page
         assert browser.get(f"/jobs/{first.id}/case?id=none").status_code == 404
 
 

@@ -286,6 +286,9 @@ def _show_case(record: RunRecord, case: str, *, candidate: int | None, as_json: 
         if rollout.record.inputs_repr != printed:
             printed = rollout.record.inputs_repr
             screen.body(printed)
+            if taught is None and (expected := rollout.record.expected_repr):
+                screen.line("expected:")
+                screen.body(expected, wrapped=True)
         _print_rollout(screen, rollout)
 
 
@@ -345,6 +348,7 @@ def _rollout(one: Transcript) -> Json:
         "case": one.case,
         "score": one.record.score,
         "input": one.record.inputs_repr,
+        "expected": one.record.expected_repr,
         "answer": one.record.output_repr,
         "trace": one.record.tool_trace_repr,
         "feedback": one.record.feedback.feedback if one.record.feedback else None,

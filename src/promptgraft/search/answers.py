@@ -166,6 +166,8 @@ def record_to_json(record: RolloutRecord) -> Json:
         "spent": spent_to_json(record.spent),
     }
     # Left out of most records, because a journal may hold a million of them.
+    if record.expected_repr:
+        record_plain["expected_repr"] = record.expected_repr
     if record.verdicts:
         plain: list[dict[str, Json]] = [attrs.asdict(verdict) for verdict in record.verdicts]
         record_plain["verdicts"] = [

@@ -40,7 +40,10 @@ def clip_record(record: RolloutRecord, *, texts: int, traces: int) -> RolloutRec
         record = attrs.evolve(record, steps=tuple(step.clipped(texts) for step in record.steps))
     feedback = record.feedback
     feedback_text, log = (feedback.feedback, feedback.eval_trace) if feedback else ("", None)
-    clipped_texts = (record.inputs_repr, record.output_repr, record.fault, feedback_text)
+    clipped_texts = (
+        *(record.inputs_repr, record.output_repr, record.expected_repr),
+        *(record.fault, feedback_text),
+    )
     traced = (record.tool_trace_repr, log or "")
     if max(map(len, clipped_texts)) <= texts and max(map(len, traced)) <= traces:
         return record
@@ -51,9 +54,22 @@ def clip_record(record: RolloutRecord, *, texts: int, traces: int) -> RolloutRec
         record,
         inputs_repr=clip(record.inputs_repr, texts),
         output_repr=clip(record.output_repr, texts),
+        expected_repr=clip(record.expected_repr, texts),
         tool_trace_repr=clip_lines(record.tool_trace_repr, traces),
         fault=clip(record.fault, texts, around=" "),
         feedback=feedback,
+    )
+
+
+def expected_text(example: GepaExample) -> str:
+    """Return the expected answer as text; empty if there is none, or if it has no JSON form."""
+    label = example.label
+    expected = [label.expected, label.tools] if isinstance(label, Case) else [label]
+    # Not its `repr`, which may hold an address that no two runs share.
+    return "\n\n".join(
+        value if isinstance(value, str) else show_value(value, otherwise="")
+        for value in expected
+        if value is not None
     )
 
 
@@ -119,12 +135,15 @@ def _line(text: str) -> str:
     return clip(" ".join(text.splitlines()), _MAX_CALL_CHARS, around=" ")
 
 
-def show_value(value: object, *, indent: int | None = 2) -> str:
-    """Return a value as JSON, with the names of files, or its ``repr`` if it has no JSON form."""
+def show_value(value: object, *, indent: int | None = 2, otherwise: str | None = None) -> str:
+    """Return a value as JSON, with the names of files.
+
+    If it has no JSON form, that is ``otherwise``, by default its ``repr``.
+    """
     try:
         text = json.dumps(unstructure(named(cast("Input", value))), ensure_ascii=False)
-    except DataFormatError:
-        return repr(value)
+    except (DataFormatError, RecursionError):
+        return repr(value) if otherwise is None else otherwise
     if indent is None:
         return text
     try:

@@ -30,7 +30,11 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Session, Watch
-from promptgraft.targets.formatting import default_example_formatter, default_trace_formatter
+from promptgraft.targets.formatting import (
+    default_example_formatter,
+    default_trace_formatter,
+    expected_text,
+)
 from promptgraft.targets.part import named_in
 from promptgraft.targets.types import (
     Candidate,
@@ -244,6 +248,7 @@ class PromptRollout:
             example_id=example.id,
             inputs_repr=inputs,
             output_repr=output,
+            expected_repr=expected_text(example),
             tool_trace_repr=trace,
             feedback=feedback,
             fault=fault or "",

@@ -229,6 +229,7 @@ class RolloutRecord:
         hidden: sections and tools of the prompt that the model was not shown.
         verdicts: the verdict of each metric; empty if a feedback function scores.
         steps: the steps of a graph's nodes, in order; empty for other targets.
+        expected_repr: the expected answer, for people; empty if the example has none.
     """
 
     example_id: str = attrs.field(converter=joined)
@@ -241,6 +242,7 @@ class RolloutRecord:
     hidden: tuple[str, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     steps: tuple[Step, ...] = ()
+    expected_repr: str = attrs.field(default="", converter=joined)
 
     @property
     def score(self) -> float | None:

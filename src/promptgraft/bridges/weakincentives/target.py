@@ -32,7 +32,11 @@ from promptgraft.targets.base import (
     TextTarget,
     check_length,
 )
-from promptgraft.targets.formatting import default_example_formatter, show_value
+from promptgraft.targets.formatting import (
+    default_example_formatter,
+    expected_text,
+    show_value,
+)
 from promptgraft.targets.prompt_rollout import feedback_from
 from promptgraft.targets.types import (
     Candidate,
@@ -438,6 +442,7 @@ class WeakIncentivesTarget(TextTarget):
             example_id=example.id,
             inputs_repr=inputs,
             output_repr=output,
+            expected_repr=expected_text(example),
             tool_trace_repr=_trace(session),
             feedback=feedback,
             fault=fault,

@@ -211,9 +211,14 @@ class CaseView:
         return brief(self.answers[0][1].inputs_repr)
 
     @property
+    def expected(self) -> str:
+        """The expected answer; empty if the case has none, or an earlier version ran it."""
+        return self.answers[-1][1].expected_repr
+
+    @property
     def size(self) -> int:
         """Bytes that it takes in the page."""
-        total_size = size(self.answers[0][1].inputs_repr) + _CASE_BYTES
+        total_size = size(self.answers[0][1].inputs_repr) + size(self.expected) + _CASE_BYTES
         total_size += sum(len(address) for _, address in self.thumbnails)
         for _, answer in self.answers:
             total_size += (
@@ -305,6 +310,7 @@ def _shortened(answer: RolloutRecord) -> RolloutRecord:
         answer,
         inputs_repr=cropped(answer.inputs_repr, _LONGEST_ANSWER),
         output_repr=cropped(answer.output_repr, _LONGEST_ANSWER),
+        expected_repr=cropped(answer.expected_repr, _LONGEST_ANSWER),
         tool_trace_repr=cropped(answer.tool_trace_repr, _LONGEST_ANSWER),
         fault=cropped(answer.fault, _LONGEST_ANSWER),
         feedback=feedback,

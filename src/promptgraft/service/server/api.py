@@ -342,7 +342,13 @@ def list_rollouts(call: ApiCall) -> ApiReply:
         if record_.kind == "rollout" and isinstance(record_.answer, dict):
             answer = dict(record_.answer)
             if short:
-                for name in ("inputs_repr", "output_repr", "tool_trace_repr", "steps"):
+                for name in (
+                    "inputs_repr",
+                    "output_repr",
+                    "expected_repr",
+                    "tool_trace_repr",
+                    "steps",
+                ):
                     answer.pop(name, None)
             rollouts.append({"position": position, "key": record_.key, **answer})
     return reply({"rollouts": rollouts, "last": last})

@@ -445,6 +445,7 @@ class RolloutReply(TypedDict):
     example_id: str
     inputs_repr: NotRequired[str]
     output_repr: NotRequired[str]
+    expected_repr: NotRequired[str]
     tool_trace_repr: NotRequired[str]
     feedback: dict[str, Any] | None
     fault: str
