@@ -81,6 +81,16 @@ def test_the_server_ends_in_order_when_it_is_asked(serving: Serving) -> None:
         assert not Path(f"/proc/{worker}").exists()
 
 
+def test_a_new_database_is_announced_once_whoever_opens_it_first(serving: Serving) -> None:
+    # With a proxy in front, the server itself reads nothing before the first request.
+    with serving("--workers", "1", "--behind-proxy", "jobs.example.org") as (process, _):
+        lines = list(iter(process.stderr.readline, "worker for support\n"))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        lines += process.stderr.readlines()
+    assert [line for line in lines if "database" in line] == ["new database sqlite:///jobs.db\n"]
+
+
 def test_open_streams_and_waiting_replies_end_when_the_server_stops(
     serving: Serving,
 ) -> None:

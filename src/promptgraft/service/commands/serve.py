@@ -96,6 +96,8 @@ def serve_command(
         )
         # Readable by this user only; what is in it can be written again from the database.
         mirrors = stack.enter_context(temporary_folder())
+        # Before there are workers, which would also say that they have made it.
+        manager.database.check()
         stack.enter_context(_workers(workers, manager.database.secret_url, projects, log))
         if not demo:
             tell()
