@@ -123,10 +123,10 @@ def test_many_reports_leave_threads_to_others(
     begun, release = threading.Semaphore(0), threading.Event()
     mirror = JobManager.mirror
 
-    def slow(self: JobManager, name: str, folder: Path) -> Path:
+    def slow(self: JobManager, name: str, folder: Path, *, pages: bool = True) -> Path:
         begun.release()
         assert release.wait(60)
-        return mirror(self, name, folder)
+        return mirror(self, name, folder, pages=pages)
 
     monkeypatch.setattr(JobManager, "mirror", slow)
     limits = Limits(requests=1000, address_requests=1000, reports=2, waiting_reports=8)
@@ -157,9 +157,9 @@ def test_reports_of_two_jobs_are_made_side_by_side(
     work_off(manager)
     both, mirror = threading.Barrier(2), JobManager.mirror
 
-    def meeting(self: JobManager, name: str, folder: Path) -> Path:
+    def meeting(self: JobManager, name: str, folder: Path, *, pages: bool = True) -> Path:
         both.wait(60)  # it breaks if one waits for the other
-        return mirror(self, name, folder)
+        return mirror(self, name, folder, pages=pages)
 
     monkeypatch.setattr(JobManager, "mirror", meeting)
     with served(manager, tmp_path / "mirrors") as client, ThreadPoolExecutor(2) as threads:

@@ -82,6 +82,36 @@ def test_a_report_is_made_once_until_something_happens(
         assert third.data.candidates == first.data.candidates
 
 
+def test_a_report_waits_for_no_pages_which_an_archive_has_all_the_same(
+    manager: JobManager, done: Job, tmp_path: Path
+) -> None:
+    def files(folder: Path) -> dict[str, int]:
+        paths = (path for path in folder.rglob("*") if path.is_file())
+        # A report says when it was written.
+        return {
+            f"{path.relative_to(folder)}": path.stat().st_size
+            for path in paths
+            if path.name not in ("report.html", "mirror.json")
+        }
+
+    mirrors = Mirrors(tmp_path / "mirrors")
+    with mirrors.report(manager, done) as report:
+        assert report.data.end.prompts
+        assert report.data.end.verdict
+    [folder] = (tmp_path / "mirrors").iterdir()
+    assert not list((folder / "candidates").iterdir())
+    assert not (folder / "report.html").exists()
+    for _ in range(2):
+        with (
+            mirrors.of(manager, done) as run,
+            Mirrors(tmp_path / "other").of(manager, done) as all_,
+        ):
+            assert files(run.path) == files(all_.path)
+            assert run.report.exists()
+    with mirrors.report(manager, manager.get(done.id)) as again:
+        assert again.data == report.data
+
+
 def test_a_deleted_job_leaves_nothing_in_the_folder_of_mirrors(
     manager: JobManager, tmp_path: Path
 ) -> None:

@@ -140,14 +140,20 @@ class Recorder:
         if _identity(self._folder) != self._identity:
             raise ReplacedFolderError(self._folder.path)
 
-    def write_missing(self) -> None:
-        """Write the derived files that are missing, from the lines of ``events.jsonl``."""
+    def write_missing(self, *, pages: bool = True) -> None:
+        """Write the derived files that are missing, from the lines of ``events.jsonl``.
+
+        Without ``pages`` only those of the end of the run, which its report is made from.
+        """
         is_over = False
         for _, line in read_lines(self._folder.events):
             self._history.add(line)
             is_over = isinstance(line, events.RunEnded)
-            self._write(line, known=True)
-        if is_over:
+            if pages:
+                self._write(line, known=True)
+            elif isinstance(line, events.RunEnded):
+                self._write_documents(line)
+        if is_over and pages:
             self._remove_pages_of_others()
             self._write_report()
 
@@ -290,17 +296,20 @@ class Recorder:
                         os.unlink(name, dir_fd=descriptor)
 
 
-def write_missing(folder: RunFolder, prompts: Mapping[str, Prompt[object]]) -> None:
+def write_missing(
+    folder: RunFolder, prompts: Mapping[str, Prompt[object]], *, pages: bool = True
+) -> None:
     """Write the missing files of a run directory that has its events. The caller holds its lock.
 
-    ``prompts`` are the sources by address, as far as they are known.
+    ``prompts`` are the sources by address, as far as they are known. Without ``pages`` only what
+    the report is made from is written.
 
     Raises:
         DataFormatError: a line of ``events.jsonl`` is invalid.
         OSError: a file cannot be written.
     """
     with contextlib.closing(Recorder(folder, prompts, clock=SystemClock())) as recorder:
-        recorder.write_missing()
+        recorder.write_missing(pages=pages)
 
 
 @contextlib.contextmanager

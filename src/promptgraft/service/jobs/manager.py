@@ -206,9 +206,10 @@ class JobManager(TagMover):
         plain = parse_json(document or b"null", where=f"job {row.id}: result")
         return plain if isinstance(plain, dict) else None
 
-    def mirror(self, job: str, folder: Path) -> Path:
+    def mirror(self, job: str, folder: Path, *, pages: bool = True) -> Path:
         job_now = self.get(job)
-        return mirror(self.database, job_now, folder, project=self.projects.get(job_now.project))
+        project = self.projects.get(job_now.project)
+        return mirror(self.database, job_now, folder, project=project, pages=pages)
 
     def close(self) -> None:
         self.database.close()

@@ -59,15 +59,24 @@ class _Mark:
         events: number of the latest event.
         sizes: bytes of journal and events; other sizes show that something else wrote to them.
         is_final: whether the job had ended by then.
+        has_pages: whether all files were derived from them, also those for readers.
     """
 
     answers: int = 0
     events: int = 0
     sizes: tuple[int, ...] = (0, 0)
     is_final: bool = False
+    has_pages: bool = True
 
 
-def mirror(database: Database, job: Job, root: Path, *, project: Project | None = None) -> Path:
+def mirror(
+    database: Database,
+    job: Job,
+    root: Path,
+    *,
+    project: Project | None = None,
+    pages: bool = True,
+) -> Path:
     """Write the run directory of a job, or bring it up to date, and return it.
 
     New lines of journal and events are appended byte for byte; ``mirror.json`` records how many
@@ -79,6 +88,8 @@ def mirror(database: Database, job: Job, root: Path, *, project: Project | None 
         job: the job.
         root: the folder of run directories; created if it does not exist.
         project: gives the sources of the prompts, so that pages can show changes to them.
+        pages: whether the pages of candidates and the like are written, which take most of the
+            time and are not needed for a report.
 
     Raises:
         DataFormatError: the job has never started, so that there is nothing to write.
@@ -98,7 +109,7 @@ def mirror(database: Database, job: Job, root: Path, *, project: Project | None 
     # Two mirrors of one job would append the same lines twice.
     with folder.held():
         mark = _mark(folder, job)
-        if (mark.answers, mark.events) == now:
+        if (mark.answers, mark.events) == now and (mark.has_pages or not pages):
             return folder.path
         plain = parse_json(config, where=f"job {job.id}: config")
         document = plain if isinstance(plain, dict) else {}
@@ -121,7 +132,8 @@ def mirror(database: Database, job: Job, root: Path, *, project: Project | None 
                 prompts = dict(prompts_of(project.prompt(job.prompt).subject))
                 if mark.is_final:
                     _keep_files(folder, project)
-        write_missing(folder, prompts)
+        write_missing(folder, prompts, pages=pages)
+        mark = attrs.evolve(mark, has_pages=pages)
         # Last: without it, a mirror that was killed halfway is written from scratch.
         write_document(folder.path / _MARK, attrs.asdict(mark))
     return folder.path

@@ -75,11 +75,14 @@ class Mirrors:
         self._folders: OrderedDict[str, Path] = OrderedDict()
 
     @contextmanager
-    def of(self, manager: JobManager, job: Job) -> Iterator[RunFolder]:
-        """Give the up-to-date run directory of a job, to one request at a time."""
+    def of(self, manager: JobManager, job: Job, *, pages: bool = True) -> Iterator[RunFolder]:
+        """Give the up-to-date run directory of a job, to one request at a time.
+
+        Without ``pages`` it may lack files for readers.
+        """
         # Held while the folder is read, too: another request might write it anew.
         with self._lock(job.id):
-            yield self._mirrored(manager, job)
+            yield self._mirrored(manager, job, pages=pages)
 
     @contextmanager
     def report(self, manager: JobManager, job: Job) -> Iterator[JobReport]:
@@ -94,7 +97,7 @@ class Mirrors:
             moment = manager.peek(job)
             report = self._reports.get(job.id)
             if report is None or not report.is_of(moment):
-                report = JobReport(moment, gather(self._mirrored(manager, job)))
+                report = JobReport(moment, gather(self._mirrored(manager, job, pages=False)))
             with self._guard:
                 self._reports[job.id] = report
                 self._reports.move_to_end(job.id)
@@ -124,7 +127,7 @@ class Mirrors:
             if has_lock:
                 lock.lock.release()
 
-    def _mirrored(self, manager: JobManager, job: Job) -> RunFolder:
+    def _mirrored(self, manager: JobManager, job: Job, *, pages: bool) -> RunFolder:
         """Bring the mirror of a job up to date, under its lock; a new one makes room for itself."""
         with self._guard:
             others = list(self._folders)
@@ -135,4 +138,4 @@ class Mirrors:
             absent = {*others} - manager.present(others)
             for other in absent.union(others[: 1 - self._most]):
                 self.forget(other)
-        return RunFolder(manager.mirror(job.id, self._folder))
+        return RunFolder(manager.mirror(job.id, self._folder, pages=pages))

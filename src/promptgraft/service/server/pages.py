@@ -416,7 +416,7 @@ def compare(call: ApiCall) -> ApiReply:
     jobs = [api.started(attrs.evolve(call, path={"job": id_})) for id_ in ids]
     records = []
     for job in jobs:
-        with call.mirrors.of(call.manager, job) as folder:
+        with call.mirrors.of(call.manager, job, pages=False) as folder:
             records.append(read_run(folder))
     compared = comparison(
         records,
