@@ -256,12 +256,13 @@ def test_the_plan_of_a_graph_bounds_the_questions_about_its_steps() -> None:
     assert asked(9, "trace") == 2 * (6 + parts)
 
 
-def test_a_question_on_an_only_step_shows_much_of_it_and_keeps_its_digest() -> None:
-    questions: list[str] = []
+def test_questions_on_an_agent_show_what_is_known_of_it_and_keep_their_digests() -> None:
+    questions: dict[str, str] = {}
 
     def note(rendered: Any) -> str:
-        questions.append(rendered.text)
-        return "no block"
+        questions.setdefault(rendered.key, rendered.text)
+        blame = [{"text": "T1", "severity": "P1", "problem": "vague"}]
+        return block({"blame": blame}) if rendered.key == "blame-trace" else "no block"
 
     def long(query: str, call: AgentCall) -> str:
         return f"begin {query} {'x' * 5000} end"
@@ -278,7 +279,10 @@ def test_a_question_on_an_only_step_shows_much_of_it_and_keeps_its_digest() -> N
     journal, model = MemoryJournal(), ScriptedAdapter(note)
     surroundings = OptimizationContext(box.adapter, reflection_adapter=model, journal=journal)
     GradientOptimizer(surroundings, config).optimize(box.prompt)
-    assert f"begin q3 {'x' * 5000} end" in questions[0]
+    assert f"begin q3 {'x' * 5000} end" in questions["blame-trace"]
+    assert "Expected answers" not in questions["write-patch"]
     digests = {record.key: record.digest for record in journal.records()}
-    # As journals of earlier versions have it.
+    # As journals of earlier versions have them.
     assert digests["round/1/backward/c3"].startswith("58bbf10eb351")
+    assert digests["round/1/optimize/section system/0"].startswith("bdfc44a949ec")
+    assert digests["round/1/optimize/section system/1"].startswith("7a8925232792")

@@ -416,6 +416,10 @@ def test_the_reflector_is_shown_types_and_the_examples_that_are_there() -> None:
     assert "Find the entry point." in question
     assert f"needs {WORD}" in question
     assert "\n\nIt is added to this section:\n\n```\n" in question
+    assert "\n\nsection notes, which the model was not shown:\n\n```\n" in question
+    assert "\n\nsummary notes:\n\n```\n" in question
+    found = run(in_new_example, target_section_paths=(("role",), ("rules",)), whole_prompt=1.0)
+    assert "\n\nsection notes, which the model was not shown:" in found.reflection.requests[0].text
 
 
 def unknown_targets() -> list[tuple[dict[str, Any], str]]:

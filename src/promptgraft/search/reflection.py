@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Self, TypeAlias
 
@@ -57,6 +57,7 @@ def reflection_params(
     problem: str = "",
     previous: str = "",
     evidence: Evidence | None = None,
+    unseen: Collection[str] = (),
     for_digest: bool = False,
 ) -> ReflectionParams:
     """Return the parameters of the meta-prompt for one module and its rollouts.
@@ -69,6 +70,7 @@ def reflection_params(
         problem: why the previous reply could not be used; empty if there is none.
         previous: that reply.
         evidence: what the question shows in short; None for nothing.
+        unseen: names of the parts that the model was not shown in any rollout.
         for_digest: with steps and expected answers as journals have digested them.
     """
     in_short = evidence or Evidence()
@@ -84,7 +86,9 @@ def reflection_params(
         siblings="\n\n".join(map(fenced_part, description.siblings)),
         output=fenced_part(description.output if answers is None else answers),
         neighbours="\n\n".join(
-            f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in description.neighbours
+            f"{in_one_line(name)}{', which the model was not shown' if name in unseen else ''}:\n\n"
+            f"{fenced_part(text)}"
+            for name, text in description.neighbours
         ),
         examples=examples_of(
             records,
@@ -249,6 +253,7 @@ def question_on(
     objectives: Mapping[str, str] = _NO_OBJECTIVES,
     refused: Refusal = NOT_REFUSED,
     evidence: Evidence | None = None,
+    unseen: Collection[str] = (),
 ) -> Question:
     """Return the question that asks for a new text of a module, by its ``position`` in the run.
 
@@ -269,7 +274,7 @@ def question_on(
     # also covers what answers and objectives follow from, and all steps: journals that were written
     # before they were shown stay valid.
     content = question_digest(key, plain(description, for_digest=True))
-    params = plain(description, objectives=objectives)
+    params = plain(description, objectives=objectives, unseen=unseen)
     return Question(position=position, prompt=meta_prompts[key].bind(params), digest=content)
 
 

@@ -73,6 +73,7 @@ class Draft:
         number: distinguishes the questions of an attempt.
         earlier: better answers to the same examples, by example id.
         objectives: what the weighted scores are made of, by example id.
+        unseen: names of the parts that the model was not shown in any of the rollouts.
         changes: the changes with usable texts, each grafted onto the one before it.
         refusals: the refused replies, with the reasons.
         has_failed: whether there is no reply that could be repaired.
@@ -87,6 +88,7 @@ class Draft:
     number: int = 0
     earlier: Mapping[str, Sequence[RolloutRecord]] = attrs.field(factory=dict, init=False)
     objectives: Mapping[str, str] = attrs.field(factory=dict, init=False)
+    unseen: frozenset[str] = attrs.field(default=frozenset(), init=False)
     changes: Changes = ()
     refusals: list[tuple[InvalidProposalError, str]] = attrs.field(factory=list)
     has_failed: bool = False
@@ -96,6 +98,10 @@ class Draft:
         scorer = self.reflector.kit.scorer
         # Steps do not name a part that is still to be added.
         self.records = passing(self.records, [part for part, _ in self.parts]) or self.records
+        if self.records:
+            self.unseen = frozenset.intersection(
+                *(frozenset(record.hidden) for record in self.records)
+            )
         if self.attempt.earlier:
             self.earlier = better_answers(self.attempt.earlier, self.records, scorer)
         if not scorer.is_plain:
@@ -131,6 +137,7 @@ class Draft:
             objectives=self.objectives,
             refused=self.refused,
             evidence=self.evidence,
+            unseen=self.unseen,
         )
 
     def read(self, reply: Reply) -> None:

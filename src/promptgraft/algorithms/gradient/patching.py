@@ -338,6 +338,7 @@ class Patcher:
         self, base: Base, one: GradientsMerged, module: Module, before: ModuleDescription
     ) -> Inquiry[Patch]:
         position = f"round/{base.number}/optimize/{named(one.module)}"
+        refused = self._refused.get(one.module, ())
 
         def read(reply: Reply) -> Patch:
             new = stages.NewText(*read_patch(reply, as_json=before.as_json))
@@ -346,9 +347,10 @@ class Patcher:
         return Inquiry(
             positions=(f"{position}/0", f"{position}/1"),
             key=QuestionKey.PATCH,
-            params=patch_params(before, one.problems, self._refused.get(one.module, ())),
+            params=patch_params(before, one.problems, refused),
             role=Role.OPTIMIZE,
             read=read,
+            digested=patch_params(attrs.evolve(before, answers=None), one.problems, refused),
         )
 
 
@@ -363,7 +365,7 @@ def patch_params(
         limits=limits_of(before),
         current=fenced(before.text) if before.text else "It has no text yet.",
         schema=fenced_part(before.schema),
-        output=fenced_part(before.output),
+        output=fenced_part(before.output if before.answers is None else before.answers),
         neighbours="\n\n".join(
             f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in before.neighbours
         ),

@@ -7,7 +7,7 @@ there is a single instruction, the question is about that one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import ClassVar, TypeVar
@@ -190,6 +190,7 @@ class WholeDraft(Draft):
             objectives=self.objectives,
             refused=self.refused,
             evidence=self.evidence,
+            unseen=self.unseen,
         )
 
     def take(self, reply: Reply) -> None:
@@ -266,6 +267,7 @@ def question_on_all(
     objectives: Mapping[str, str] = FrozenMap(),
     refused: Refusal = NOT_REFUSED,
     evidence: Evidence | None = None,
+    unseen: Collection[str] = (),
 ) -> Question:
     """Return the question that asks for new texts of the parts that are at fault.
 
@@ -281,7 +283,9 @@ def question_on_all(
         siblings=(),
         max_chars=_PREVIOUS_CHARS,
     )
-    plain = reflection_params(whole, (), problem=problem, previous=previous, evidence=evidence)
+    plain = reflection_params(
+        whole, (), problem=problem, previous=previous, evidence=evidence, unseen=unseen
+    )
     names = [_opening(mark, part.name) for mark, part in _marked(parts)]
     is_long = any(len(part.text) >= LONG_CHARS and not part.as_json for part in parts)
     of_all = {
