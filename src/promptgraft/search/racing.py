@@ -10,7 +10,7 @@ import attrs
 from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.population import Population
-from promptgraft.search.scores import Score, beats, is_behind, paired_gains
+from promptgraft.search.scores import Score, beats, is_behind, paired_gains, total_of
 from promptgraft.search.validation import Partial, PoolEntry, Racing, Validator
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
@@ -64,7 +64,7 @@ class _Race:
             self.records.update(zip(rest, records, strict=True))
         gains = self._gains(order)
         wins = not is_behind(gains, margin=ahead / len(gains), errors=0.0)
-        return wins and (is_child or sum(gains) > 0)
+        return wins and (is_child or total_of(gains) > 0)
 
     def _on(self, position: str, candidate: Candidate, places: Sequence[int]) -> Rollouts:
         examples = [self.examples[place] for place in places]
@@ -280,7 +280,7 @@ class RacingValidator(Validator):
 
         def gain(position: int) -> float:
             gains = paired_gains(best, pool.scores[position])
-            return sum(gains) / (len(gains) + _DOUBT)
+            return total_of([0.0, *gains]) / (len(gains) + _DOUBT)
 
         # Positions decide ties, so that a resumed run tries the same rivals.
         rivals = sorted(self._untried, key=lambda member: (-gain(member), member))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import statistics
 import sys
 from array import array
@@ -84,10 +86,14 @@ def packed(scores: Sequence[Score]) -> Row:
     return scores.row if isinstance(scores, Scores) else Scores(scores).row
 
 
+total_of: Callable[[Iterable[float]], float] = functools.partial(functools.reduce, operator.add)
+"""The sum of at least one number, added in order: Python 3.12 has changed how ``sum`` rounds."""
+
+
 def mean_score(scores: Sequence[Score]) -> Score:
     """Return the mean of the scores that are not None; None if there are none."""
     scored = [score for score in scores if score is not None]
-    return sum(scored) / len(scored) if scored else None
+    return total_of(scored) / len(scored) if scored else None
 
 
 def paired_means(scores: Sequence[Score], others: Sequence[Score]) -> tuple[Score, Score]:
@@ -113,7 +119,7 @@ def is_behind(gains: Sequence[float], *, margin: float = 0.0, errors: float = 0.
     count = len(gains)
     # One gain says nothing about the spread.
     spread = statistics.stdev(gains) if count > 1 else 0.0
-    return sum(gains) / count < -margin - errors * spread / math.sqrt(count)
+    return total_of(gains) / count < -margin - errors * spread / math.sqrt(count)
 
 
 def beats(scores: Sequence[Score], others: Sequence[Score]) -> bool:
@@ -141,7 +147,7 @@ def pick(objectives: Sequence[Mapping[str, float]], weights: Mapping[str, float]
 
     def worth(position: int) -> float:
         scores = objectives[position]
-        return sum(weight * scores.get(name, 0.0) for name, weight in weights.items())
+        return total_of([0.0, *(by * scores.get(name, 0.0) for name, by in weights.items())])
 
     return max(range(len(objectives)), key=worth)
 
@@ -333,8 +339,8 @@ class Scorer:
                     f"weights: the feedback on example `{record.example_id}` has no objective "
                     f"`{name}`{did_you_mean(name, list(found))}; it has {', '.join(sorted(found))}"
                 )
-        whole = sum(weights.values())
-        score = sum(weight * found[name] for name, weight in weights.items()) / whole
+        whole = total_of(weights.values())
+        score = total_of(weight * found[name] for name, weight in weights.items()) / whole
         if score > self.perfect + ROUNDING:
             raise FeedbackError(
                 f"feedback function on example `{record.example_id}`: the score {score:g} is above "

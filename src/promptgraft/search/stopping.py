@@ -24,6 +24,7 @@ from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import COUNT, FINITE, SHARE, integer, reaches
 from promptgraft.runtime.deadline import found_at
+from promptgraft.search.scores import total_of
 from promptgraft.targets.types import named_numbers_fault
 
 _PACES = 24
@@ -88,7 +89,7 @@ def chance_of_more(leaders: Sequence[Leader], now: int, end: int, gain: float) -
     most = max(weights)
     weights = [math.exp(weight - most) for weight in weights]
     pairs = zip(weights, chances, strict=True)
-    return sum(weight * chance for weight, chance in pairs) / sum(weights)
+    return total_of(weight * chance for weight, chance in pairs) / total_of(weights)
 
 
 def _to_come(time: float) -> float:
@@ -101,7 +102,7 @@ def _points(leaders: Sequence[Leader], now: int) -> list[tuple[float, float, flo
     scores = [[score for score in leader.scores if score is not None] for leader in leaders]
     rows = zip(leaders, scores, strict=True)
     scored = [(leader.rollouts, fmean(row), row) for leader, row in rows if row]
-    squares = sum((score - mean) ** 2 for _, mean, row in scored for score in row)
+    squares = total_of([0.0, *((score - mean) ** 2 for _, mean, row in scored for score in row)])
     degrees_of_freedom = sum(len(row) - 1 for _, _, row in scored)
     # The prior keeps a few equal scores from looking certain.
     variance = max((squares + _PRIOR_SQUARES) / (degrees_of_freedom + 2), _LEAST_VARIANCE)

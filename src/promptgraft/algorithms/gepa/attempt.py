@@ -20,6 +20,7 @@ from promptgraft.search.events import ExampleGenerated, MutationAccepted, Mutati
 from promptgraft.search.events import MutationProposed as Proposed
 from promptgraft.search.pipeline import Step as PipelineStep
 from promptgraft.search.population import Seen
+from promptgraft.search.scores import total_of
 from promptgraft.search.stops import Patience
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.combining import combined
@@ -260,7 +261,7 @@ class Result:
         Each child was selected for its gain, so the sum would be biased upwards.
         """
         compared = [attempt.compared for attempt in self.attempts if attempt.compared]
-        gains = sum(child.gain * len(child.batches[0]) for child in compared)
+        gains = total_of([0.0, *(child.gain * len(child.batches[0]) for child in compared)])
         return gains / max(1, len(compared))
 
     def refuse_others(self) -> list[MutationRejected]:

@@ -15,7 +15,7 @@ from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Rollouts
 from promptgraft.search.events import MergeAccepted, MergeAttempted, MergeRejected
 from promptgraft.search.population import Pool, Seen
-from promptgraft.search.scores import Score, beats, paired_gains
+from promptgraft.search.scores import Score, beats, paired_gains, total_of
 from promptgraft.search.validation import Validator
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.types import Candidate, RolloutRecord
@@ -221,7 +221,7 @@ def have_gained(ancestor: Sequence[Score], pair: Sequence[Sequence[Score]]) -> b
     """
     is_scored = any(score is not None for score in ancestor)
     common = [paired_gains(ancestor, scores) for scores in pair]
-    return not is_scored or all(gains and sum(gains) >= 0 for gains in common)
+    return not is_scored or all(gains and total_of(gains) >= 0 for gains in common)
 
 
 def won_lost_tied(

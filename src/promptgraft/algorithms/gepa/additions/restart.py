@@ -12,7 +12,7 @@ from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
 from promptgraft.algorithms.gepa.reflect import Draft
 from promptgraft.ground.strict.checks import COUNT
 from promptgraft.search.asks import Asking, Records
-from promptgraft.search.scores import mean_score, paired_gains
+from promptgraft.search.scores import mean_score, paired_gains, total_of
 from promptgraft.targets.evidence import MOST_FAILURES, Evidence
 
 _LEAST_GAIN = 0.1
@@ -45,7 +45,7 @@ class Restart(Addition):
     def begin(self, attempt: Attempt) -> Proposer | None:
         pool, scorer = self.tools.kit.population.pool, self.tools.kit.scorer
         gains = paired_gains(pool.scores[self._leader], pool.scores[pool.best])
-        if gains and sum(gains) >= _LEAST_GAIN * scorer.perfect * len(gains):
+        if gains and total_of(gains) >= _LEAST_GAIN * scorer.perfect * len(gains):
             self._leader, self._since = pool.best, attempt.step.number - 1
         if attempt.step.number - self._since <= self.after:
             return None
