@@ -413,7 +413,7 @@ def test_jobs_that_are_chosen_in_the_list_are_changed_together(
     manager.cancel(jobs[3].id)
     with closing(client.browser()) as browser:
         page = browser.get("/").text
-        assert page.count('formmethod="post"') == 1  # nothing runs or is paused
+        assert re.findall(r'name="what" value="(\w+)">\w+ them', page) == ["cancel", "delete"]
         form = {"what": "cancel", "job": [job.id for job in jobs[:2]]}
         answer = browser.post("/", data=form)
         assert (answer.status_code, answer.headers["location"]) == (303, "/")
@@ -426,15 +426,78 @@ def test_jobs_that_are_chosen_in_the_list_are_changed_together(
         assert answer.status_code == 409
         assert "pause: refused for 3 of 3 jobs" in answer.text
         assert f"job {jobs[3].id} is cancelled" in answer.text
-        for wrong in ({"what": "pause"}, {"what": "delete", "job": jobs[2].id}):
+        for wrong in ({"what": "pause"}, {"what": "fork", "job": jobs[2].id}):
             assert browser.post("/", data=wrong).status_code == 422
         whole = {"what": "cancel", "job": [job.id for job in jobs for _ in range(13)]}
         assert browser.post("/", data=whole).status_code in (303, 409)
-        assert "them</button>" not in browser.get("/").text
+        assert "Cancel them</button>" not in browser.get("/").text
+
+
+def test_ended_jobs_are_deleted_after_a_confirmation(client: Client, manager: JobManager) -> None:
+    jobs = [manager.create("support", "triage", {"note": f"{n}"}) for n in range(3)]
+    with closing(client.browser()) as browser:
+        assert "Delete them</button>" not in browser.get("/").text
+        for job in jobs[:2]:
+            manager.cancel(job.id)
+        assert "Delete them</button>" in browser.get("/").text
+        form: dict[str, object] = {"what": "delete", "job": [job.id for job in jobs]}
+        refused = browser.post("/", data=form)
+        assert (refused.status_code, refused.text.count("is queued")) == (409, 1)
+        form["job"] = [job.id for job in jobs[:2]]
+        page = browser.post("/", data=form)
+        assert (page.status_code, "Delete 2 jobs?" in page.text) == (200, True)
+        assert len(manager.list()) == 3
+        fields = re.findall(r'type="hidden" name="(\w+)" value="(\w+)"', page.text)
+        assert ("sure", "yes") in fields
+        assert [id_ for name, id_ in fields if name == "job"] == form["job"]
+        assert browser.post("/", data=form | {"sure": "yes"}).status_code == 303
+        assert [job.id for job in manager.list()] == [jobs[2].id]
+
+
+def test_old_jobs_are_found_by_their_age(client: Client, manager: JobManager) -> None:
+    jobs = [manager.create("support", "triage", {"note": f"{n}"}) for n in range(52)]
+    for job in jobs[:51]:
+        manager.cancel(job.id)
+    with closing(client.browser()) as browser:
+        none = browser.post("/", data={"what": "prune", "days": "1"}).text
+        assert "No job ended so long ago" in none
+        page = browser.post("/", data={"what": "prune", "days": "0"}).text
+        assert "the oldest 50 of 51 jobs" in page
+        shown = re.findall(r'name="job" value="(\w+)"', page)
+        assert len({*shown} & {job.id for job in jobs[:51]}) == 50
+        for wrong in ("", "-1", "many", "9" * 30):
+            assert browser.post("/", data={"what": "prune", "days": wrong}).status_code == 422
+        sure = {"what": "delete", "job": shown, "sure": "yes"}
+        assert browser.post("/", data=sure).status_code == 303
+    assert len(manager.list()) == 2
+
+
+def test_the_columns_of_the_list_are_chosen_in_its_address(
+    client: Client, manager: JobManager
+) -> None:
+    manager.create("support", "triage", {"tag": "next"})
+
+    def heads(page: str) -> list[str]:
+        return re.findall(r'<th scope="col"[^>]*>(?:<a[^>]*>)?([^<]+)', page)
+
+    with closing(client.browser()) as browser:
+        usual = heads(browser.get("/").text)
+        assert usual[:2] == ["Job", "Verdict"]
+        assert "Worker" not in usual
+        page = browser.get("/?columns=worker&columns=tag&columns=none&state=queued").text
+        assert heads(page) == ["Job", "Tag", "Worker"]
+        assert re.findall(r'name="columns" value="(\w+)" checked', page) == ["tag", "worker"]
+        # Links that sort and the table that is fetched anew keep them.
+        [link] = re.findall(r'href="/(\?[^"]*sort=prompt[^"]*)"', page)
+        assert heads(browser.get(f"/{link.replace('&amp;', '&')}").text) == heads(page)
+        [live] = re.findall(r'data-from="([^"]+)"', page)
+        assert heads(browser.get(live.replace("&amp;", "&")).text) == heads(page)
+        assert heads(browser.get("/?columns=none").text) == usual
 
 
 def test_nobody_changes_jobs_of_others_in_the_list(client: Client, manager: JobManager) -> None:
-    job = manager.create("support", "triage")
+    job, ended = (manager.create("support", "triage") for _ in range(2))
+    manager.cancel(ended.id)
     tokens = TokenStore(manager.database)
     for name, scopes, projects, status in (
         ("reader", ["read"], None, 403),
@@ -446,4 +509,10 @@ def test_nobody_changes_jobs_of_others_in_the_list(client: Client, manager: JobM
             assert "them</button>" not in browser.get("/").text
             answer = browser.post("/", data={"what": "cancel", "job": job.id})
             assert answer.status_code == status
+            sure = {"what": "delete", "job": ended.id, "sure": "yes"}
+            assert browser.post("/", data=sure).status_code == status
+            if status != 403:
+                page = browser.post("/", data={"what": "prune", "days": "0"}).text
+                assert ended.id not in page
     assert manager.get(job.id).state == "queued"
+    assert manager.get(ended.id).state == "cancelled"

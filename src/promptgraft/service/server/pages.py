@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -30,7 +30,7 @@ from promptgraft.service.jobs.approvals import ApprovalNeededError
 from promptgraft.service.jobs.interface import LARGEST_PAGE
 from promptgraft.service.jobs.preparing import read_changes, written_changes
 from promptgraft.service.jobs.rows import Order
-from promptgraft.service.jobs.types import ALLOWED
+from promptgraft.service.jobs.types import ALLOWED, check_allowed
 from promptgraft.service.server import api
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route, natural
 from promptgraft.service.server.problems import ApiProblem, problem_of
@@ -88,6 +88,21 @@ _LABELS: Mapping[str, str] = {
     "store": "Save the winner",
 }
 """What pages call the settings of a job."""
+_COLUMNS: Mapping[str, str] = {
+    "verdict": "Verdict",
+    "gain": "Gain on unseen cases",
+    "calls": "Test calls",
+    "cost": "Cost",
+    "time": "Time",
+    "tag": "Tag",
+    "by": "By",
+    "worker": "Worker",
+    "created": "Created",
+}
+"""The columns of the list that can be chosen, by their names in its URL."""
+_SHOWN_COLUMNS = frozenset(_COLUMNS) - {"calls", "worker"}
+_SECONDS_A_DAY = 86_400
+_MOST_DAYS = 36_500
 _NUMBERS = frozenset({"budget", "max_tokens", "max_iterations", "patience", "seed", "priority"})
 
 
@@ -184,8 +199,9 @@ def asset(call: ApiCall) -> ApiReply:
 
 def show_jobs(call: ApiCall) -> ApiReply:
     """List jobs."""
-    names = ("state", "project", "text", "sort")
+    names = ("state", "project", "text", "sort", "columns")
     query = {name: call.query[name] for name in names if call.query.get(name)}
+    columns = _COLUMNS.keys() & query.get("columns", "").split(",") or _SHOWN_COLUMNS
     # Pages of the newest begin at a number, which new jobs do not move.
     key = "offset" if "sort" in query else "cursor"
     start = call.integer(key, 0, least=0, most=10**11)
@@ -210,6 +226,8 @@ def show_jobs(call: ApiCall) -> ApiReply:
         counts=call.manager.counts(projects=call.caller.projects),
         states=list(JobState),
         projects=list(prompts_of(call)),
+        columns=columns,
+        all_columns=_COLUMNS,
         following=following,
         may={str(scope) for scope in call.caller.scopes},
         now=_now(),
@@ -430,20 +448,51 @@ def act_on_jobs(call: ApiCall) -> ApiReply:
     """Carry out the action of a button below the list on the jobs that are chosen in it."""
     form, manager = form_lists(call), call.manager
     what, ids = form.get("what", [""])[-1], form.get("job", [])
-    actions = {"pause": manager.pause, "resume": manager.resume, "cancel": manager.cancel}
+    if what == "prune":
+        return _confirm_pruning(call, form.get("days", [""])[-1].strip())
+    is_sure = "sure" in form
+    actions: Mapping[str, Callable[[ApiCall], object]] = {
+        "pause": lambda at: manager.pause(at.job.id),
+        "resume": lambda at: manager.resume(at.job.id),
+        "cancel": lambda at: manager.cancel(at.job.id),
+        "delete": api.delete_job if is_sure else lambda at: check_allowed(at.job, "delete"),
+    }
     if what not in actions or not ids:
         names = ", ".join(actions)
         raise ApiProblem(422, f"expected one of {names}, and jobs that are chosen in the list")
     refused: list[str] = []
     for id_ in ids:
         try:
-            actions[what](attrs.evolve(call, path={"job": id_}).job.id)
+            actions[what](attrs.evolve(call, path={"job": id_}))
         except (JobNotFoundError, JobConflictError) as error:
             refused.append(str(error))
     if refused:
         count = f"{len(refused)} of {counted(len(ids), 'job')}"
         raise ApiProblem(409, f"{what}: refused for {count}", faults=tuple(refused))
+    if what == "delete" and not is_sure:
+        jobs = [attrs.evolve(call, path={"job": id_}).job for id_ in dict.fromkeys(ids)]
+        return page_of(call, "delete_jobs.html", jobs=jobs, total=len(jobs))
     return redirect(call, "/")
+
+
+def _confirm_pruning(call: ApiCall, days: str) -> ApiReply:
+    """Ask whether the jobs that ended so many days ago are to be deleted, a page at a time."""
+    number = natural(days)
+    if number is None or number > _MOST_DAYS:
+        raise ApiProblem(
+            422, f"days: expected an integer from 0 to {_MOST_DAYS}, found {days[:40]!r}"
+        )
+    latest = datetime.now(UTC).timestamp() - number * _SECONDS_A_DAY
+    jobs: list[Job] = []
+    for state in (state for state in JobState if "delete" in ALLOWED[state]):
+        before = None
+        while page := call.manager.list(
+            JobFilter(state=state), before=before, limit=LARGEST_PAGE, projects=call.caller.projects
+        ):
+            jobs += [job for job in page if job.ended is not None and job.ended <= latest]
+            before = page[-1].number
+    jobs.sort(key=lambda job: job.ended or 0.0)
+    return page_of(call, "delete_jobs.html", jobs=jobs[:_PAGE], total=len(jobs))
 
 
 def act(call: ApiCall) -> ApiReply:
