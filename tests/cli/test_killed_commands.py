@@ -80,6 +80,14 @@ def test_two_calls_that_were_in_flight_at_a_kill_are_in_the_ledger_of_the_resume
             assert all(hanging.acquire(timeout=60) for _ in range(IN_FLIGHT))
             process.send_signal(signal.SIGKILL)
             assert process.wait() == -signal.SIGKILL
+        # What no event tells of is in the journal, also while nobody resumes the run.
+        [listed] = json.loads(console("runs", "--json").out)["runs"]
+        shown_alone = json.loads(console("show", "latest", "--json").out)
+        assert listed["state"] == "interrupted"
+        assert listed["cost"] == shown_alone["cost"]
+        answered = server.counts.requests - IN_FLIGHT
+        assert answered == 9
+        assert IN_FLIGHT * 0.01 < float(listed["cost"]) < IN_FLIGHT * 0.011 + answered * 0.002
         left = 10**6
         resumed = console("resume", "--json")
         assert resumed.code in (0, 1), resumed

@@ -14,13 +14,13 @@ from promptgraft.evals.types import step_to_json
 from promptgraft.ground.serde import Json, did_you_mean, parse_json
 from promptgraft.ground.text import change, counted, dollars, moment, score, visible, visible_line
 from promptgraft.overrides.differences import diff_bodies
-from promptgraft.runs import RunRecord, Transcript, read_run, transcripts
+from promptgraft.runs import RunRecord, State, Transcript, read_run, transcripts
 from promptgraft.runs.comparing import figures_json, held_out_gain
 from promptgraft.runs.event_file import encoded
 from promptgraft.runs.folder import read_document
 from promptgraft.runs.history import shown_mean
 from promptgraft.runs.pages import reasons_of
-from promptgraft.runs.reading import questions_of
+from promptgraft.runs.reading import questions_of, summarize
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.notices import Event
 from promptgraft.search.scores import mean_score
@@ -43,6 +43,9 @@ class ShownRun:
 def show_run(runs: Runs, name: str, choice: ShownRun, *, as_json: bool) -> None:
     """Print one view of a run."""
     record = read_run(runs.find(name))
+    if record.state is State.INTERRUPTED:  # its last events may be behind its journal
+        summary = summarize(record.folder)
+        record.rollouts, record.cost = summary.rollouts, summary.cost
     if choice.step is not None:
         _show_questions(record, choice.step, as_json=as_json)
     elif choice.case is not None:

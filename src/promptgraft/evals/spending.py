@@ -137,6 +137,11 @@ def spent_key(key: str, number: int) -> str:
     return f"{key}/spent/{number}"
 
 
+def of_spent_key(key: str) -> str:
+    """Return the key of the answer that calls under ``key`` did not produce."""
+    return key.partition("/spent/")[0]
+
+
 def attempts_of(journal: Journal, key: str) -> list[tuple[Spending, ...]]:
     """Return the calls of each failed attempt at an answer."""
     attempts: list[tuple[Spending, ...]] = []

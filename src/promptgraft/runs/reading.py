@@ -14,20 +14,23 @@ from enum import StrEnum
 from pathlib import Path
 
 import attrs
+import msgspec
 
-from promptgraft.errors import ConfigError, DataFormatError, JournalCorruptError
+from promptgraft.errors import ConfigError, DataFormatError, JournalError
 from promptgraft.evals.gains import Gain
+from promptgraft.evals.spending import Spending, of_spent_key, spent_from_json
 from promptgraft.ground.files import as_path, opened
 from promptgraft.ground.notebook import Card, LongText, Shown, first_rows
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.checks import INTEGER, MOMENT, STRING
 from promptgraft.ground.text import change, counted, dollars, listed, moment
-from promptgraft.journal.base import CALL
+from promptgraft.journal.base import CALL, MemoryJournal
 from promptgraft.journal.records import decode_record, record_key
 from promptgraft.runs.event_file import decoded_at, read_lines, tail_of
 from promptgraft.runs.folder import RUN_ID, RunFolder, field_of, field_or_none, read_document
 from promptgraft.runs.history import RunHistory, StepCandidates, shown_mean
 from promptgraft.search.answers import record_from_json
+from promptgraft.search.call_log import CallLog
 from promptgraft.search.events import CandidateAdded, CandidateScored, RunEnded
 from promptgraft.search.notices import Event, RunPlanned, RunProgress
 from promptgraft.search.place import QUESTIONS, Phase, Place
@@ -262,21 +265,49 @@ def summarize(folder: RunFolder) -> RunSummary:
     for event in tail_of(folder.events):
         summary = _after(summary, event)
     if summary.state is State.INTERRUPTED:  # perhaps before it could write its last events
-        summary = attrs.evolve(summary, rollouts=max(summary.rollouts, _begun(folder)))
+        rollouts, cost = _begun(folder)
+        if rollouts and cost is not None and summary.cost is not None:
+            cost = max(cost, summary.cost)
+        summary = attrs.evolve(
+            summary,
+            rollouts=max(summary.rollouts, rollouts),
+            cost=cost if rollouts else summary.cost,
+        )
     return summary
 
 
-def _begun(folder: RunFolder) -> int:
-    """Return how many rollouts a run has begun, as its journal notes before each call."""
-    positions = set[str]()
-    with (
-        contextlib.suppress(FileNotFoundError, JournalCorruptError),
-        opened(folder.journal) as file,
-    ):
+def _begun(folder: RunFolder) -> tuple[int, Decimal | None]:
+    """Return how many rollouts a run has begun, and US dollars, by what its journal notes.
+
+    Requests that were sent and never answered cost the most that they can, as in a ledger. The
+    cost is None if a price is unknown.
+    """
+    positions, journal = set[str](), MemoryJournal()
+    journal.begin({})
+    spent: list[Spending] = []
+    attempts: dict[str, tuple[Spending, ...]] = {}
+    with contextlib.suppress(FileNotFoundError, JournalError), opened(folder.journal) as file:
         next(file, None)  # the header
         for line in file:
-            positions.add(record_key(line).partition(CALL)[0])
-    return sum(Place.of_rollout(position) is not None for position in positions)
+            record = decode_record(line)
+            position, is_inside, _ = record.key.partition(CALL)
+            positions.add(position)
+            if not is_inside and isinstance(record.answer, list):
+                attempts[record.key] = spent_from_json(record.answer, record.key)
+            elif not is_inside and isinstance(record.answer, dict):
+                spent += spent_from_json(record.answer.get("spent", []), record.key)
+                # Only that it is there counts in what follows.
+                record = msgspec.structs.replace(record, answer={}, text=None)
+            journal.append_all([record])
+    unfinished = {key for key in journal.with_calls if key not in journal}
+    with contextlib.suppress(JournalError):
+        spent += CallLog(journal).unfinished()
+    for key, of_attempt in attempts.items():
+        spent += () if of_spent_key(key) in unfinished else of_attempt
+    costs = [spending.cost for spending in spent]
+    known = [cost for cost in costs if cost is not None]
+    count = sum(Place.of_rollout(position) is not None for position in positions)
+    return count, sum(known, Decimal(0)) if len(known) == len(costs) else None
 
 
 def _folders(root: Path) -> list[RunFolder]:
