@@ -23,6 +23,7 @@ from optimizers.worlds import (
     propose,
 )
 from process_pools import process_pool
+from promptgraft import AgentCall, BlackBox
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.adapters.scripted import Reply, ScriptedAdapter
 from promptgraft.algorithms.gepa import GepaConfig, GepaExample, GepaOptimizer, RolloutFeedback
@@ -304,3 +305,34 @@ def test_following_a_hint_copies_no_answer() -> None:
     assert guard.find(f"Rules: {case.expected}", ()) is not None
     with pytest.raises(ConfigError, match=r"^cases: two cases have the id `a`"):
         examples_from(PROMPT, [case, case], params=lambda _: Question("w"))
+
+
+def test_an_answer_that_could_not_be_used_is_shown_with_the_hint_of_its_case() -> None:
+    questions: list[str] = []
+
+    def note(rendered: RenderedPrompt[object]) -> str:
+        questions.append(rendered.text)
+        return "no block"
+
+    def crash(query: str, call: AgentCall) -> str:
+        if query in ("q3", "q4", "q5"):
+            raise ValueError("no such table")
+        return "no"
+
+    box = BlackBox({"system": "Be brief."}, agent=crash)
+    hinted = [
+        Case(id=f"c{number}", input=f"q{number}", expected="a", hints={"": "P1: see the manual"})
+        for number in range(6)
+    ]
+    judging = [metrics.exact()]
+    settings = GepaConfig(
+        training_examples=examples_from(box.prompt, hinted, judging),
+        pareto_set_size=3,
+        minibatch_size=1,
+        rollout_budget=20,
+        feedback_fn=feedback_from(judging),
+    )
+    surroundings = OptimizationContext(box.adapter, reflection_adapter=ScriptedAdapter(note))
+    GepaOptimizer(surroundings, settings).optimize(box.prompt)
+    fault = "The answer could not be used: the agent raised ValueError: no such table"
+    assert f"{fault}\nhint: see the manual\n" in questions[0]

@@ -16,8 +16,9 @@ from promptgraft.adapters.base import (
     adapter_identity,
     evaluated,
 )
+from promptgraft.evals.metrics.judging import feedback_text
 from promptgraft.evals.spending import AbandonedRolloutError, Role, Spending, spent_on
-from promptgraft.evals.types import Step, Verdict
+from promptgraft.evals.types import Case, Step, Verdict
 from promptgraft.ground.frozenmap import isolated
 from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import shown
@@ -230,7 +231,10 @@ class PromptRollout:
             response = answer
         except errors.CandidateError as error:
             fault = str(error)
-            feedback = RolloutFeedback(score=0.0, feedback=f"The answer could not be used: {error}")
+            # Hints for single metrics are left out, because none of them judges.
+            hints = feedback_text(example.label, ()) if isinstance(example.label, Case) else ""
+            texts = filter(None, (f"The answer could not be used: {error}", hints))
+            feedback = RolloutFeedback(score=0.0, feedback="\n".join(texts))
         # Ends the run, whatever `on_error` says.
         except errors.PermanentProviderError:
             raise
