@@ -434,9 +434,9 @@ def test_a_file_without_jobs_is_left_as_it_is(capsys: pytest.CaptureFixture[str]
     told = said(capsys, "jobs", "list", "--jobs", "sqlite:///other.db", code=2)
 
     assert "database sqlite:///other.db: there is no table `promptgraft_schema`" in told
-    assert (
-        sqlalchemy.inspect(sqlalchemy.create_engine("sqlite:///other.db")).get_table_names() == []
-    )
+    engine = sqlalchemy.create_engine("sqlite:///other.db")
+    assert sqlalchemy.inspect(engine).get_table_names() == []
+    engine.dispose()
 
 
 def test_without_the_extra_it_is_named(

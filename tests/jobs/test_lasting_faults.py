@@ -6,6 +6,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def ruin_folder(path: Path) -> None:
 
 
 def ruin_tables(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE promptgraft_schema (version INTEGER, hooks TEXT)")
         connection.execute("INSERT INTO promptgraft_schema VALUES (1, '')")
 
@@ -68,6 +69,7 @@ def test_a_full_database_is_named_as_that_and_lasts(tmp_path: Path, project: Pat
     with pytest.raises(DatabaseError, match=r"full; make room on its disk") as refused:
         submit_many()
     assert refused.value.lasting is Lasting.PERMANENT
+    manager.close()
 
 
 class Failing(Database):
@@ -140,6 +142,7 @@ def test_a_job_whose_claim_broke_at_its_commit_is_taken_at_once(
     assert manager.get(other_job.id).attempts == 1
     worker.run_here(claim)
     assert manager.get(job.id).state is JobState.COMPLETED
+    manager.close()
 
 
 def test_a_worker_whose_database_is_full_ends_at_once(tmp_path: Path, project: Path) -> None:
