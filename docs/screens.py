@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urljoin
 
 import attrs
 import terminal
@@ -129,12 +130,15 @@ def finished_pages(page: Page) -> Mapping[str, str]:
     found = re.findall(r'href="(/jobs/[\w-]+)"', page.content())
     first, second, *_ = dict.fromkeys(found)
     numbers = [path.rpartition("/")[2] for path in (first, second)]
+    page.goto(urljoin(page.url, f"{first}/cases"))
+    case, *_ = re.findall(r'href="(/jobs/[\w-]+/case\?id=[\w-]+)"', page.content())
     return {
         "jobs": "/",
         "new": "/new",
         "job": first,
         **{f"job-{tab}": f"{first}/{tab}" for tab in TABS},
         "candidate": f"{first}/candidates/1",
+        "case": case,
         "job-report": f"{first}/report",
         "compare": "/compare?job={}&job={}".format(*numbers),
         "tags": "/tags",
