@@ -24,6 +24,7 @@ from optimizers.several_world import NAMES, Rendered, lacking, prompt_of, severa
 from optimizers.worlds import Run, answer, bound, config, current_text, instruction, twins
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.algorithms.gepa import GepaExample, RolloutFeedback
+from promptgraft.ground.serde import Json
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import SessionProtocol
 from promptgraft.search import RunConfig
@@ -61,7 +62,7 @@ class EqualWorld:
             result = self.run(journal, None)
         kept = {
             "answers": sorted(
-                (record.key, record.kind, record.digest, record.answer)
+                (record.key, record.kind, record.digest, _as_frozen(record.answer))
                 for record in journal.records()
             ),
             "candidates": [one.digest for one in result.candidates],
@@ -76,6 +77,13 @@ class EqualWorld:
             "reflections": result.total_reflections,
             "stop": result.stop_reason.name,
         }
+
+
+def _as_frozen(answer: Json) -> Json:
+    """Return an answer without the expected one, which records have had since."""
+    if not isinstance(answer, dict):
+        return answer
+    return {name: value for name, value in answer.items() if name != "expected_repr"}
 
 
 def _digest(value: object) -> str:
