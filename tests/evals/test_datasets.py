@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from promptgraft import Case, Dataset
@@ -270,6 +270,10 @@ def test_cells_go_through_csv_unchanged(
     bom: bool,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
+    # Of tabs, such cells are refused: a bare quote makes them of the rows that it swallows.
+    assume(
+        delimiter != "\t" or not any("\t" in cell and "\n" in cell for row in rows for cell in row)
+    )
     path = tmp_path_factory.getbasetemp() / "a.csv"
     out = io.StringIO(newline="")
     csv.writer(out, delimiter=delimiter).writerows([("id", "input", "expected"), *rows])

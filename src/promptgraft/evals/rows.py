@@ -329,7 +329,9 @@ class _Scanner:
         members: dict[str, Json] = {}
         places: dict[str, int] = {}
         self._take("{")
-        while self._next() != "}":
+        ended = self._next() == "}" and bool(self._take("}"))
+        while not ended:
+            self._next()
             line = self.line()
             if self._next() != '"':
                 raise json.JSONDecodeError("Expecting a key", self._text, self._at)
@@ -343,10 +345,7 @@ class _Scanner:
             else:
                 places[key] = self._at
                 members[key] = next(self._value(line), None)
-            if self._take(",}") == "}":
-                break
-        else:
-            self._take("}")
+            ended = self._take(",}") == "}"
         if key := _only_list(members):
             # Once more, because each of its cases has a line.
             end, self._at, self._counted, self._line = self._at, places[key], 0, 1

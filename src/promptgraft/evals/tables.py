@@ -145,7 +145,7 @@ def _records(lines: _Lines, separator: str, faults: CaseFaults) -> Iterator[tupl
         start = lines.last - sum(cell.count("\n") for cell in record)
         if separator == "\t" and any("\t" in cell and "\n" in cell for cell in record):
             # Many files of tabs have bare quotes, and one at the start of a cell swallows rows.
-            faults.add(start, f"a cell holds a tab and a line break; {_TWICE}")
+            faults.add(start, f"a cell holds a tab and a line break; {_TWICE}, or use JSONL")
         elif any(cell.strip() for cell in record):
             yield start, record
 
