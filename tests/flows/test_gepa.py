@@ -271,6 +271,17 @@ def test_the_reflector_sees_on_what_a_function_of_the_flow_failed() -> None:
     )
 
 
+@pytest.mark.parametrize("text", ["[" * 3_000, '{"a": 1, "a": 2}', "9" * 5_000 + "x"])
+def test_a_step_that_was_given_nearly_json_is_shown_as_it_is(text: str) -> None:
+    def flow(run: Run, ticket: Ticket) -> str:
+        run.ask("facts", ticket)
+        return str(run.do("count", int, text))
+
+    graph = attrs.evolve(GRAPH, flow=flow, candidate_errors=(ValueError,))
+    question = questions_of(graph)[0]
+    assert f"Step 2 was given:\n\n```\n{text[:100]}" in question
+
+
 def test_one_question_is_about_all_nodes_that_failures_passed_and_mends_them_together() -> None:
     questions: list[str] = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Self, TypeAlias
@@ -11,9 +10,10 @@ import attrs
 
 from promptgraft.adapters.abilities import sees_images
 from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.errors import DataFormatError
 from promptgraft.ground.content import Image, files_in, names_in
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import HexDigest, digest_json
+from promptgraft.ground.serde import HexDigest, digest_json, parse_json
 from promptgraft.ground.text import clip, counted, fenced
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.asks import Question
@@ -205,8 +205,8 @@ def _steps(record: RolloutRecord, parts: Mapping[str, str]) -> str:
 def _value(text: str) -> str:
     """Return the text of an input that is shown as JSON, alone or as its only parameter."""
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = parse_json(text, where="step")
+    except DataFormatError:
         return text
     if isinstance(value, dict) and len(value) == 1:
         [value] = value.values()
