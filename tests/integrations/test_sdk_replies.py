@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from collections.abc import Mapping
 from typing import Any
@@ -78,7 +79,8 @@ def of_litellm() -> Any:
 def of_pydantic_ai() -> Any:
     pydantic_ai = pytest.importorskip("pydantic_ai")
     model = importlib.import_module("pydantic_ai.models.test").TestModel(custom_output_text="yes")
-    return pydantic_ai.Agent(model).run_sync("?")
+    # `run_sync` leaves an event loop behind, which another test would be blamed for.
+    return asyncio.run(pydantic_ai.Agent(model).run("?"))
 
 
 def of_agents() -> Any:

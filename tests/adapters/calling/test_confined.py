@@ -136,11 +136,13 @@ def test_a_server_that_never_listens_is_given_up_soon() -> None:
     with socket.socket() as taken:  # so that no other test listens there
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        model = OpenAIAdapter(MODEL, api_key=KEY, base_url=address)
+        # Pauses are drawn: the usual attempts may all be made before it is given up.
+        policy = RetryPolicy(attempts=20)
+        model = OpenAIAdapter(MODEL, api_key=KEY, base_url=address, policy=policy)
         with pytest.raises(PermanentProviderError, match="check base_url and the network"):
             model.evaluate(question(), session=session)
     (call,) = session.select_all(ModelCalled)
-    assert 1 < call.requests < RetryPolicy().attempts
+    assert 1 < call.requests < policy.attempts
 
 
 @pytest.mark.parametrize("adapter", [AnthropicAdapter, OpenAIAdapter])
