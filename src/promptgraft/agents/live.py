@@ -208,7 +208,9 @@ class LiveFiles:
         """Record durably what the sources may hold from now on."""
         both = (self._named(self._key), self._named(key))
         texts = tuple(
-            attrs.evolve(text, new=tuple(self._sources.content(name, held) for held in both))
+            attrs.evolve(
+                text, new=tuple(self._sources.content(name, texts_held) for texts_held in both)
+            )
             for name, text in self._held.items()
         )
         self._writer.begin(WriteRecord(by=self._by, goal="old", texts=texts))

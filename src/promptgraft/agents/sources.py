@@ -141,14 +141,14 @@ def _holding(texts: Sequence[tuple[TextFile, str]]) -> bytes:
         ConfigError: a text cannot be written without changing something else.
     """
     first, _ = texts[0]
-    whole, wanted = _lines_of(first), _data(_lines_of(first))
+    whole, expected_data = _lines_of(first), _data(_lines_of(first))
     # From the end, so that the places of earlier texts stay valid.
     ordered = sorted(texts, key=lambda item: _start(item[0]), reverse=True)
     for file, text in ordered:
         if text != file.text and file.place is not None:
             whole = replaced(whole, file.place, file.before + text + file.after)
-            wanted = _with(wanted, file.at, file.before + text + file.after)
-    if whole != _lines_of(first) and not _reads_as(whole, wanted):
+            expected_data = _with(expected_data, file.at, file.before + text + file.after)
+    if whole != _lines_of(first) and not _reads_as(whole, expected_data):
         raise ConfigError(
             f"{first.name}: text cannot be written at `{spelled(first.at)}` and nothing else "
             "change; write it there without anchors and aliases"
@@ -212,9 +212,9 @@ def _text_at(file: TextFile, path: YamlPath) -> TextFile:
     place = find(whole, path) if values else None
     if place is None or not isinstance(values[0], str):
         texts = listed([f"`{at}`" for at in itertools.islice(_texts_in(data), _MOST_NAMED)])
-        found = shown(values[0]) if values else "nothing"
+        content = shown(values[0]) if values else "nothing"
         raise DataFormatError(
-            f"{file.name}: expected a text at `{spelled(path)}`, found {found}; texts: {texts}"
+            f"{file.name}: expected a text at `{spelled(path)}`, found {content}; texts: {texts}"
         )
     value = values[0]
     text = value.strip("\r\n")
@@ -317,9 +317,9 @@ class Sources:
         if file.place is None:
             return file.holding(text).decode()
         beside = [
-            (other, texts.get(key, other.text))
-            for key, other in self.files.items()
-            if other.path == file.path
+            (sibling, texts.get(key, sibling.text))
+            for key, sibling in self.files.items()
+            if sibling.path == file.path
         ]
         return _holding(beside).decode()
 

@@ -228,15 +228,15 @@ class _Messages(list[object]):
 
 def _in_words(value: object) -> object:
     """Return messages in a form that is shown with a paragraph for each; other values as such."""
-    said = in_usual_form([*value]) if isinstance(value, (list, tuple)) else None
-    if not isinstance(said, list) or not said or not all(map(_has_role, said)):
+    plain = in_usual_form([*value]) if isinstance(value, (list, tuple)) else None
+    if not isinstance(plain, list) or not plain or not all(map(_has_role, plain)):
         return value
-    source = Source.of(said)
+    source = Source.of(plain)
     messages = MESSAGES.read(source.root)
     if messages is None or not source.is_right(()):
         return value
     words = _on_lines([_said(message.speaker, message.text) for message in messages])
-    return _Messages(said, words) if isinstance(words, str) else words
+    return _Messages(plain, words) if isinstance(words, str) else words
 
 
 def _has_role(value: object) -> bool:

@@ -185,13 +185,15 @@ def _steps(record: RolloutRecord, parts: Mapping[str, str]) -> str:
         line = [f"- step {step.id}: {step.node}"]
         line += [f"{word} {note}" for word, note in notes.items() if note]
         outline.append(", ".join([*line, *(["failed"] if step.error else [])]))
-        told = {
+        texts_of_step = {
             "was given": "" if given else step.input,
             "failed": step.error,
             "answered": "" if answered else step.output,
         }
         if is_told:
-            texts += [(f"Step {step.id} {word}:", text) for word, text in told.items() if text]
+            texts += [
+                (f"Step {step.id} {word}:", text) for word, text in texts_of_step.items() if text
+            ]
             already_shown.setdefault(_value(step.input), f"the input of step {step.id}")
     if (left_out := len(texts) - _MOST_TEXTS) > 0:
         note = f"[… {counted(left_out, 'text')} of steps between left out …]"

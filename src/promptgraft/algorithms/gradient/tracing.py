@@ -220,11 +220,11 @@ class _Parts:
             f"**{handle}:** {in_one_line(name)}\n\n{fenced_part(self.texts[name])}"
             for handle, name in handles.items()
         )
-        others = "\n\n".join(
+        other_texts = "\n\n".join(
             f"{in_one_line(name)}:\n\n{fenced_part(text)}"
             for name, text in beside([self._described[name] for name in names])
         )
-        return handles, shown_parts, others
+        return handles, shown_parts, other_texts
 
 
 def _trace_of(failure: Failure, shown: _Parts) -> _Trace:
@@ -341,10 +341,10 @@ def _trace_inquiry(number: int, trace: _Trace, shown: _Parts) -> Inquiry[Blames]
 
 def _shown_step(step: Step, limit: int, twin: str = "") -> str:
     """Return a step as a question shows it; ``twin`` is an earlier one with the same input."""
-    given = f" as of step {twin}" if twin else f"\n\n{fenced(clip(step.input, limit))}"
+    input_shown = f" as of step {twin}" if twin else f"\n\n{fenced(clip(step.input, limit))}"
     lines = [
         f"**Node:** {in_one_line(step.node)}, {in_one_line(step.kind)}",
-        f"**Input:**{given}",
+        f"**Input:**{input_shown}",
         f"**Output:**\n\n{fenced(clip(step.output, limit))}",
     ]
     if step.tools:

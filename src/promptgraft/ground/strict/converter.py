@@ -281,16 +281,17 @@ def _class_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]
 def _by_alias(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
     """Read a class whose attributes may have names that generated code cannot contain."""
     names = {field.alias: field.name for field in attrs.fields(kind)}
-    read = make_dict_structure_fn_from_attrs(
+    renamed: Any = {alias: override(rename=name) for alias, name in names.items()}
+    read_fields = make_dict_structure_fn_from_attrs(
         [field.evolve(name=field.alias) for field in attrs.fields(kind)],
         kind,
         converter,
-        **{alias: override(rename=name) for alias, name in names.items()},  # type: ignore[arg-type]
+        **renamed,
     )
 
     def inner(value: Any, _: Any) -> Any:
         try:
-            return read(value, kind)
+            return read_fields(value, kind)
         except ClassValidationError as error:
             for fault in error.exceptions:
                 for note in getattr(fault, "__notes__", ()):
