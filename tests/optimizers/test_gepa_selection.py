@@ -20,8 +20,7 @@ from promptgraft.algorithms.gepa import (
     GepaMutationProposed,
     GepaRolloutCompleted,
 )
-from promptgraft.algorithms.gepa.sample import MinibatchChoice, Minibatches, TrainingRollouts
-from promptgraft.algorithms.gepa.select import Turns
+from promptgraft.algorithms.gepa.select import MinibatchChoice, Minibatches, TrainingRollouts, Turns
 from promptgraft.ground.serde import digest_text
 from promptgraft.overrides import PromptOverride
 from promptgraft.runtime import Session

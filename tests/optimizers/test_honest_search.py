@@ -42,7 +42,7 @@ from promptgraft.algorithms.gepa import (
     Paired,
     Strict,
 )
-from promptgraft.algorithms.gepa.sample import MinibatchChoice
+from promptgraft.algorithms.gepa.select import MinibatchChoice
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.summary import exit_code_for
 from promptgraft.errors import ConfigError, OutputError, TransientProviderError

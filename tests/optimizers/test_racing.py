@@ -47,8 +47,7 @@ from promptgraft.algorithms.gepa import (
 )
 from promptgraft.algorithms.gepa.additions.blame import Names, blamed, blamed_modules, names_of
 from promptgraft.algorithms.gepa.plan import ADDITIONS, Strategy
-from promptgraft.algorithms.gepa.sample import Minibatches, TrainingRollouts
-from promptgraft.algorithms.gepa.select import Draws, Turn, Turns
+from promptgraft.algorithms.gepa.select import Draws, Minibatches, TrainingRollouts, Turn, Turns
 from promptgraft.errors import ConfigError, TransientProviderError
 from promptgraft.ground.serde import digest_text
 from promptgraft.journal import MemoryJournal

@@ -1,15 +1,21 @@
-"""How much of the validation set a candidate is evaluated on before it joins the pool."""
+"""How much of the validation set a candidate is evaluated on before it joins the pool.
+
+All of it (:class:`Validator`), or more and more while it keeps up with the best candidate
+(:class:`RacingValidator`).
+"""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 
 import attrs
 
 from promptgraft.ground.strict.checks import COUNT
-from promptgraft.search.asks import Asking, Rollouts, answered
+from promptgraft.search.asks import Asking, Rollouts, Together, answered
+from promptgraft.search.ledger import RolloutBudget
 from promptgraft.search.population import Population
-from promptgraft.search.scores import Score
+from promptgraft.search.scores import Score, beats, is_behind, paired_gains, total_of
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
 Partial = Mapping[int, RolloutRecord]
@@ -224,3 +230,277 @@ class Validator:
     def finish(self, step: int) -> Asking[None]:
         """Decide which candidate is the best, at the end of the search."""
         return answered(None)
+
+
+_TRAINING_WEIGHT = 0.5
+"""Weight of a gain on a training example, relative to one on a validation example."""
+_DOUBT = 4
+"""Examples without a gain that are added to the few on which a rival was evaluated."""
+
+
+@attrs.define(kw_only=True)
+class _Race:
+    """A candidate's race against the incumbent, which catches up on examples that it lacks."""
+
+    population: Population
+    examples: Sequence[GepaExample]
+    entry: PoolEntry  # the examples of this race
+    incumbent: int
+    scores: list[Score]  # of the incumbent; the race adds those that are missing
+    lacking: Sequence[int]  # examples that the incumbent lacks
+    candidate: Candidate
+    records: dict[int, RolloutRecord]  # of the candidate
+    total_gain: float  # over its parent on training examples, summed over them
+    found: dict[int, RolloutRecord] = attrs.field(factory=dict)  # new ones of the incumbent
+
+    def run(self, position: str) -> Asking[bool]:
+        """Evaluate the candidate while it keeps up; return whether it wins."""
+        order, incumbent = self.entry.order, self.population.pool.candidates[self.incumbent]
+        first = order[: self.entry.first]
+        missing = [place for place in first if place not in self.records]
+        best, records = yield from Together(
+            [
+                self._on(f"{position}/best", incumbent, self.lacking),
+                self._on(f"{position}/first", self.candidate, missing),
+            ]
+        )
+        self.records.update(zip(missing, records, strict=True))
+        self.found = dict(zip(self.lacking, best, strict=True))
+        for place, score in zip(self.lacking, self.population.scores(best), strict=True):
+            self.scores[place] = score
+        # A child of the incumbent was better on a minibatch. Small changes affect few answers, so
+        # neither set alone can tell whether they help.
+        is_child = self.incumbent in self.candidate.parents
+        ahead = _TRAINING_WEIGHT * self.total_gain if is_child else 0.0
+        gains = self._gains(first)
+        # Without an example that both have a score for, nothing speaks for the candidate.
+        if not gains or is_behind(gains, margin=ahead / len(gains)):
+            return False
+        rest = [place for place in order if place not in self.records]
+        if rest:
+            records = yield from self._on(f"{position}/rest", self.candidate, rest)
+            self.records.update(zip(rest, records, strict=True))
+        gains = self._gains(order)
+        wins = not is_behind(gains, margin=ahead / len(gains), errors=0.0)
+        return wins and (is_child or total_of(gains) > 0)
+
+    def _on(self, position: str, candidate: Candidate, places: Sequence[int]) -> Rollouts:
+        examples = [self.examples[place] for place in places]
+        return Rollouts(position=position, candidate=candidate, examples=examples)
+
+    def _gains(self, places: Sequence[int]) -> list[float]:
+        """Return the candidate's gains over the incumbent where both have a score."""
+        scores = self.population.scores([self.records[place] for place in places])
+        return paired_gains([self.scores[place] for place in places], scores)
+
+
+class RacingValidator(Validator):
+    """Lets candidates race the incumbent, one after the other; see :class:`Racing`.
+
+    Args:
+        examples: the validation set.
+        population: receives the candidates.
+        policy: the settings.
+        budget: what may be spent.
+        seed: the seed of the run, which decides the order of the examples.
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[GepaExample],
+        population: Population,
+        *,
+        policy: Racing,
+        budget: RolloutBudget,
+        seed: int,
+    ) -> None:
+        super().__init__(examples, population)
+        self._policy = policy
+        order = random.Random(f"{seed}/order").sample(range(len(examples)), len(examples))
+        # Critical examples first: no candidate may win without scores on them.
+        self._order = sorted(order, key=lambda place: not examples[place].critical)
+        self._critical = sum(example.critical for example in examples)
+        self._kept = policy.finals(len(examples), self._critical)
+        first = policy.baseline(len(examples), self._critical)
+        self.baseline: Sequence[int] = self._order[:first]
+        self._orders = random.Random(f"{seed}/races")
+        self._budget = budget
+        self._races = 0
+        self._untried: dict[int, set[int]] = {0: set(self._order[first:])}
+
+    @property
+    def overhead(self) -> int:
+        """Rollouts that the incumbent lacks."""
+        return len(self._lacking())
+
+    def common(self, first: Sequence[Score], second: Sequence[Score]) -> Sequence[int]:
+        pairs = enumerate(zip(first, second, strict=True))
+        return [place for place, pair in pairs if None not in pair]
+
+    @property
+    def _depth(self) -> int:
+        return self._policy.depth(len(self._order), self._critical, self._races)
+
+    def _lacking(self) -> list[int]:
+        return self._missing(self._population.pool.best, within=self._order[: self._depth])
+
+    def _missing(self, member: int, *, within: Sequence[int]) -> list[int]:
+        lacking = self._untried[member].intersection(within)
+        return [place for place in self._order if place in lacking] if lacking else []
+
+    def begin(self, *, alone: bool) -> PoolEntry:
+        # Drawn when the step begins: the order in which steps end must not decide who draws first.
+        order = self._orders.sample(self._order[: self._depth], self._depth)
+        # When other steps wait for it, a race is over sooner in one leg than in two.
+        return PoolEntry(order=order, first=self._policy.first if alone else len(order))
+
+    def needs(self, entries: Sequence[PoolEntry]) -> list[int]:
+        # Races of equal depth take the same examples, and shallower ones a subset of them.
+        depths = {len(entry.order): entry.order for entry in entries}
+        untried = self._untried[self._population.pool.best]
+        lacking = {depth: len(untried.intersection(order)) for depth, order in depths.items()}
+        all_needs, least = [], len(self._order)
+        for depth in (len(entry.order) for entry in entries):
+            # Any earlier race may change the incumbent, which then has at least that race's depth.
+            least = min(least, depth)
+            all_needs.append(depth + max(lacking[depth], depth - least))
+        return all_needs
+
+    def validate(
+        self,
+        position: str,
+        candidate: Candidate,
+        known: Partial,
+        *,
+        step: int,
+        entry: PoolEntry,
+        proposals: int = 1,
+        total_gain: float = 0.0,
+    ) -> Asking[int]:
+        pool = self._population.pool
+        race = _Race(
+            population=self._population,
+            examples=self._examples,
+            entry=entry,
+            incumbent=pool.best,
+            scores=list(pool.scores[pool.best]),
+            lacking=self._missing(pool.best, within=entry.order),
+            candidate=candidate,
+            records=dict(known),
+            total_gain=total_gain,
+        )
+        try:
+            won = yield from race.run(position)
+        finally:
+            # Also if the race raises: these answers are paid for, and count for the incumbent.
+            self._untried[race.incumbent].difference_update(race.found)
+            self._population.fill(race.incumbent, race.found, step=step)
+        self._races += proposals
+        return self.admit(candidate, race.records, step=step, becomes_best=won)
+
+    def admit(
+        self, candidate: Candidate, records: Partial, *, step: int, becomes_best: bool = False
+    ) -> int:
+        joined = super().admit(candidate, records, step=step, becomes_best=becomes_best)
+        self._untried[joined] = {*range(len(self._examples))}.difference(records)
+        return joined
+
+    def evaluate_more_of_baseline(self, most: int) -> Asking[None]:
+        places = self._missing(0, within=self._order[:most])
+        if self._budget.affords(len(places)):
+            yield from self._try_more({f"final/0/{len(places)}": (0, places)}, 0)
+
+    @property
+    def estimates_best(self) -> bool:
+        return bool(self._untried[self._population.pool.best])
+
+    def deepen(self, step: int) -> Asking[bool]:
+        """Double the depth of races, and evaluate the incumbent to that depth."""
+        if not self.estimates_best and self._depth == len(self._order):
+            return False
+        # Each `every` races add `first` examples, so these add at least the present depth.
+        self._races += self._policy.every * -(-self._depth // self._policy.first)
+        lacking = self._lacking()
+        if not lacking:
+            return False
+        self._budget.require(len(lacking), "the best candidate is to be tried on more")
+        best = self._population.pool.best
+        yield from self._try_more({f"step/{step}/idle/{self._depth}": (best, lacking)}, step)
+        return True
+
+    def finish(self, step: int) -> Asking[None]:
+        pool = self._population.pool
+        self._budget.release(self._kept)
+        waiting = self._promising()
+        complete: list[int] = []
+        while waiting and len(complete) < self._policy.finalists:
+            # The baseline comes first, and is not a finalist.
+            count = self._policy.finalists - len(complete) + (waiting[0] == 0)
+            tried = yield from self._complete(waiting[:count], step)
+            complete += [
+                member
+                for member in tried
+                if member and self._population.may_win(member, tried=len(self._order))
+            ]
+            waiting = waiting[count:]
+        best = 0
+        for position in complete:
+            # A tie is won by the more promising candidate, and by the baseline against all.
+            if beats(pool.scores[position], pool.scores[best]):
+                best = position
+        pool.best = best
+
+    def complete_best(self, step: int) -> Asking[None]:
+        yield from self._complete([self._population.pool.best], step)
+
+    def _complete(self, positions: Sequence[int], step: int) -> Asking[list[int]]:
+        """Evaluate members on all remaining examples while the budget allows; return which."""
+        by_count: dict[int, list[int]] = {}
+        for position in positions:
+            missing = self._missing(position, within=self._order)
+            if self._budget.affords(sum(map(len, by_count.values())) + len(missing)):
+                by_count[position] = missing
+        yield from self._try_more(
+            {
+                f"final/{member}/{len(places)}": (member, places)
+                for member, places in by_count.items()
+            },
+            step,
+        )
+        return list(by_count)
+
+    def _try_more(self, asked: Mapping[str, tuple[int, Sequence[int]]], step: int) -> Asking[None]:
+        """Evaluate members on more examples: by position in the run, the member and examples."""
+        pool = self._population.pool
+        unfinished = {position: asked[position] for position in asked if asked[position][1]}
+        more_records = yield from Together(
+            [
+                Rollouts(
+                    position=position,
+                    candidate=pool.candidates[member],
+                    examples=[self._examples[number] for number in places],
+                )
+                for position, (member, places) in unfinished.items()
+            ]
+        )
+        for (member, places), records in zip(unfinished.values(), more_records, strict=True):
+            self._untried[member].difference_update(places)
+            self._population.fill(member, dict(zip(places, records, strict=True)), step=step)
+
+    def _promising(self) -> list[int]:
+        """Return the baseline, the incumbent, then the others by their gain over it.
+
+        Gains are shrunk towards 0, as if there were ``_DOUBT`` more examples without any, because
+        a candidate that was evaluated on few examples has shown little.
+        """
+        pool = self._population.pool
+        best = pool.scores[pool.best]
+
+        def gain(position: int) -> float:
+            gains = paired_gains(best, pool.scores[position])
+            return total_of([0.0, *gains]) / (len(gains) + _DOUBT)
+
+        # Positions decide ties, so that a resumed run tries the same rivals.
+        rivals = sorted(self._untried, key=lambda member: (-gain(member), member))
+        # The verdict needs exact means of the baseline and the best candidate, so they come first.
+        return sorted(rivals, key=lambda member: (member != 0, member != pool.best))

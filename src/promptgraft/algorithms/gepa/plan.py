@@ -12,8 +12,7 @@ import attrs
 from promptgraft.algorithms.gepa.additions.base import Addition
 from promptgraft.algorithms.gepa.additions.registry import ADDITIONS_KIND, GROUP, VERSIONS
 from promptgraft.algorithms.gepa.reflect import ATTEMPTS, MOST_MODULES_CHANGED, REFLECTION
-from promptgraft.algorithms.gepa.sample import MinibatchChoice
-from promptgraft.algorithms.gepa.select import Explored, ModuleChoice
+from promptgraft.algorithms.gepa.select import Explored, MinibatchChoice, ModuleChoice
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.strict import checks

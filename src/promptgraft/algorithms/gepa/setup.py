@@ -11,16 +11,14 @@ from promptgraft.algorithms.gepa.additions.base import Addition, Tools
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Result, Step
 from promptgraft.algorithms.gepa.plan import GepaSettings
 from promptgraft.algorithms.gepa.reflect import Reflector, questions_of
-from promptgraft.algorithms.gepa.sample import Minibatches, TrainingRollouts
-from promptgraft.algorithms.gepa.select import Parents, Turns
+from promptgraft.algorithms.gepa.select import Minibatches, Parents, TrainingRollouts, Turns
 from promptgraft.search.acceptance import Comparer, Rejections, most_rollouts
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.population import Seen
-from promptgraft.search.racing import RacingValidator
 from promptgraft.search.stops import Patience
-from promptgraft.search.validation import Full, Validator
+from promptgraft.search.validation import Full, RacingValidator, Validator
 from promptgraft.targets.judging import metrics_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import attrs
 
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
 from promptgraft.algorithms.gepa.reflect import Reflector
-from promptgraft.algorithms.gepa.sample import TrainingRollouts
+from promptgraft.algorithms.gepa.select import TrainingRollouts
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.ground.serde import Json, unstructure
 from promptgraft.search.algorithm import Kit
