@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 
 import attrs
 import msgspec
@@ -114,7 +113,7 @@ class AskedRollouts:
     ask: Rollouts
     keys: Sequence[str]
     digests: Sequence[HexDigest]
-    records: dict[int, RolloutRecord] = attrs.field(factory=dict)
+    records: dict[int, RolloutRecord]
 
 
 class RolloutBatch(Batch):
@@ -179,86 +178,53 @@ class RolloutBatch(Batch):
             keys = [f"{ask.position}/{name}" for name in names]
         else:
             keys = [f"{ask.position}/{place}" for place in range(len(digests))]
-        asked_rollouts = AskedRollouts(ask, keys, digest_all(f"{ask.candidate.digest}:", digests))
-        for place, text in enumerate(
-            answers.journal.find_texts(asked_rollouts.keys, asked_rollouts.digests)
-        ):
+        digests = digest_all(f"{ask.candidate.digest}:", digests)
+        records: dict[int, RolloutRecord] = {}
+        for place, text in enumerate(answers.journal.find_texts(keys, digests)):
             if text is None:
                 continue
+            key = keys[place]
             try:
-                asked_rollouts.records[place] = READER.decode(text)
-            except (
-                msgspec.MsgspecError,
-                errors.FeedbackError,
-            ):  # the slow reader says what is wrong
-                key = keys[place]
-                asked_rollouts.records[place] = record_from_json(
-                    answers.recall(key, asked_rollouts.digests[place]), key
-                )
-        records = asked_rollouts.records.values()
-        unused = (
-            answers.unused(keys[at], record.spent) for at, record in asked_rollouts.records.items()
-        )
+                records[place] = READER.decode(text)
+            except (msgspec.MsgspecError, errors.FeedbackError):
+                # The slow reader takes what the fast one cannot, or says what is wrong.
+                records[place] = record_from_json(answers.recall(key, digests[place]), key)
+        spent = [paid for record in records.values() for paid in record.spent]
+        spent += answers.spent(keys)
+        for place, record in records.items():
+            spent += answers.unused(keys[place], record.spent)
         ledger.count(
-            [paid for record in records for paid in record.spent]
-            + answers.spent(asked_rollouts.keys)
-            + list(chain.from_iterable(unused)),
+            spent,
             rollouts=len(records),
-            unscored=[record.feedback for record in records].count(None),
+            unscored=[record.feedback for record in records.values()].count(None),
             recorded=True,
         )
-        return asked_rollouts
+        return AskedRollouts(ask, keys, digests, records)
 
     def key(self, number: int) -> str:
-        asked_rollouts, place = self._missing[number]
-        return asked_rollouts.keys[place]
+        asked, place = self._missing[number]
+        return asked.keys[place]
 
     def work(self, number: int) -> Callable[[], object]:
-        asked_rollouts, place = self._missing[number]
-        ask, sources = asked_rollouts.ask, self._sources
-        example = ask.examples[place]
+        asked, place = self._missing[number]
+        key, sources = asked.keys[place], self._sources
         # A copy, because agents, tools and feedback functions may modify their arguments.
-        example_copy, watch = example.copy(), sources.watch.at(asked_rollouts.keys[place])
-        rollout = partial(
-            watch.call, sources.rollout, ask.candidate, example_copy, sources.deadline
-        )
-        return (
-            partial(positioned, asked_rollouts.keys[place], rollout)
-            if sources.in_batches
-            else rollout
-        )
+        example = asked.ask.examples[place].copy()
+        arguments = asked.ask.candidate, example, sources.deadline
+        rollout = partial(sources.watch.at(key).call, sources.rollout, *arguments)
+        return partial(positioned, key, rollout) if sources.in_batches else rollout
 
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
-        ask, place = self._missing[number]
-        key, digest, answers = ask.keys[place], ask.digests[place], self._answers
-        where = f"the target's rollout of example `{ask.ask.examples[place].id}`"
+        asked, place = self._missing[number]
+        key, digest, answers = asked.keys[place], asked.digests[place], self._answers
         try:
-            record = outcome()
+            record = _record_of(outcome, asked.ask.examples[place].id)
         except spending.AbandonedRolloutError as error:
             answers.spend(key, digest, error.spent)
             cause = error.cause
             raise (cause.at(key) if isinstance(cause, errors.CallerError) else cause) from None
         except errors.CallerError as error:
             raise error.at(key) from error.__cause__
-        except errors.TransientProviderError as error:  # the worker itself was lost
-            record = RolloutRecord(
-                example_id=ask.ask.examples[place].id,
-                inputs_repr="",
-                output_repr="",
-                tool_trace_repr="",
-                feedback=None,
-                fault=str(error),
-            )
-        except errors.PromptgraftError:
-            raise
-        except errors.user_errors() as error:
-            raise errors.CallerError(f"{where} raised {raised_at(error)}").at(key) from error
-        if not isinstance(record, RolloutRecord):
-            fault = shown(record)
-            raise errors.CallerError(f"{where}: expected a RolloutRecord, found {fault}").at(key)
-        if record.example_id != ask.ask.examples[place].id:
-            fault = shown(record.example_id)
-            raise errors.CallerError(f"{where}: the record is of example {fault}").at(key)
         try:
             self._sources.scorer.check(record)
         except errors.FeedbackError:
@@ -278,10 +244,34 @@ class RolloutBatch(Batch):
             entry = Record(key, digest, "rollout", record_to_json(record))
         paid = answers.paid(key, record.spent)
         answers.ledger.count(paid, rollouts=1, unscored=record.feedback is None)
-        ask.records[place] = record
+        asked.records[place] = record
         if self._sources.working is not None:
-            self._sources.working(ask.ask.position, len(ask.records), len(ask.keys))
+            self._sources.working(asked.ask.position, len(asked.records), len(asked.keys))
         return entry
+
+
+def _record_of(outcome: Callable[[], object], example_id: str) -> RolloutRecord:
+    """Return the record that a target has made of an example.
+
+    Raises:
+        CallerError: the target raised something else than promptgraft's errors, or its record is
+            not one of the example.
+    """
+    where = f"the target's rollout of example `{example_id}`"
+    try:
+        record = outcome()
+    except errors.TransientProviderError as error:  # the worker itself was lost
+        return RolloutRecord(example_id=example_id, fault=str(error))
+    except errors.PromptgraftError:
+        raise
+    except errors.user_errors() as error:
+        raise errors.CallerError(f"{where} raised {raised_at(error)}") from error
+    if not isinstance(record, RolloutRecord):
+        raise errors.CallerError(f"{where}: expected a RolloutRecord, found {shown(record)}")
+    if record.example_id != example_id:
+        found = shown(record.example_id)
+        raise errors.CallerError(f"{where}: the record is of example {found}")
+    return record
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -298,12 +288,11 @@ class QuestionBatch(Batch):
     sources: AnswerSources
     answers: Answers
     missing: int = attrs.field(default=0, init=False)
-    earlier: Sequence[HeldFault] = attrs.field(init=False)
+    earlier: Sequence[HeldFault] = attrs.field(
+        init=False, default=attrs.Factory(lambda batch: tuple(batch.answers.held), takes_self=True)
+    )
     replies: dict[int, Reply] = attrs.field(factory=dict, init=False)
     _missing: list[tuple[int, Question, Session]] = attrs.field(factory=list, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.earlier = tuple(self.answers.held)
 
     def add(self, question: Question) -> None:
         """Add a question, with its recorded reply if there is one; before any call is made."""
