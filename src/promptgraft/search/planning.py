@@ -196,12 +196,6 @@ def plan_run(checked: CheckedRun, seen: SeenAnswers | None = None) -> RunPlan:
         reflections=reflections,
         proposals=proposals.expected,
     )
-    wear = checked.wear_of(config.held_out)
-    worn = [wear.line] if wear is not None and wear.is_worn else []
-    unseen: list[str] = []
-    if isinstance(task, PlayingAdapter):
-        unseen += [task.missing_tokens] if limits.max_tokens is not None else []
-        unseen += [task.unknown_cost] if limits.max_cost is not None and task.unknown_cost else []
     roles = tuple(outlook.roles())
     return RunPlan(
         rollouts=budget,
@@ -210,34 +204,13 @@ def plan_run(checked: CheckedRun, seen: SeenAnswers | None = None) -> RunPlan:
         roles=roles,
         max_cost=limits.max_cost,
         max_tokens=limits.max_tokens,
-        warnings=(
-            *advice(config, target, outlook.models(), checked.questions),
-            *worn,
-            *unseen,
-            *_too_dear(roles, limits.max_cost),
-        ),
+        warnings=tuple(outlook.warnings(roles)),
         max_seconds=limits.timeout,
         first_call=task.first_call if isinstance(task, PlayingAdapter) else "",
         expected_rollouts=outlook.rollouts,
         answer_tokens=_tokens(estimate.answer_chars) if estimate.answer_from else None,
         answer_from=estimate.answer_from,
     )
-
-
-def _too_dear(roles: Iterable[RolePlan], limit: Decimal | None) -> Iterator[str]:
-    """Yield that a limit in money will end the run before its test, which is the last to be paid.
-
-    Nothing is reserved in money for the test, as it is in rollouts.
-    """
-    costs = [role.expected.cost for role in roles]
-    known_costs = [cost for cost in costs if cost is not None]
-    total = sum(known_costs, Decimal())
-    if limit is not None and len(known_costs) == len(costs) and total > limit:
-        yield (
-            f"limits.max_cost: {dollars(limit)} is less than the {dollars(total)} "
-            "that the run is expected to cost, so it may end before its winner is tested; raise "
-            "it, or lower rollout_budget"
-        )
 
 
 def _as_seen(
@@ -282,6 +255,29 @@ class _Outlook:
         yield context.proposing_adapter
         if run.teaching is not None:
             yield from run.teaching.teacher.models
+
+    def warnings(self, roles: Iterable[RolePlan]) -> Iterator[str]:
+        """Yield the problems of a plan with these rows, a line each."""
+        run, task, limits = self.run, self.run.context.adapter, self.run.config.limits
+        yield from advice(run.config, run.target, self.models(), run.questions)
+        wear = run.wear_of(run.config.held_out)
+        if wear is not None and wear.is_worn:
+            yield wear.line
+        if isinstance(task, PlayingAdapter):
+            if limits.max_tokens is not None:
+                yield task.missing_tokens
+            if limits.max_cost is not None and task.unknown_cost:
+                yield task.unknown_cost
+        costs = [role.expected.cost for role in roles]
+        known_costs = [cost for cost in costs if cost is not None]
+        total, limit = sum(known_costs, Decimal()), limits.max_cost
+        # Rollouts are reserved for the test, which comes last, but no money.
+        if limit is not None and len(known_costs) == len(costs) and total > limit:
+            yield (
+                f"limits.max_cost: {dollars(limit)} is less than the {dollars(total)} "
+                "that the run is expected to cost, so it may end before its winner is tested; "
+                "raise it, or lower rollout_budget"
+            )
 
     def roles(self) -> Iterator[RolePlan]:
         """Yield the rows of all roles."""

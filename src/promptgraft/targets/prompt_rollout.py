@@ -135,26 +135,23 @@ class CheckedFunction(Protocol):
         ...
 
 
-class _PromptCache:
+class _PromptCache(dict[str, Mapping[str, Prompt[object]]]):
     """Prompts of recent candidates; never pickled, because stores hold locks."""
 
     def __init__(self) -> None:
-        self._prompts: dict[str, Mapping[str, Prompt[object]]] = {}
+        super().__init__()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[_PromptCache], tuple[()]]:
         return type(self), ()
 
-    def get(self, key: str) -> Mapping[str, Prompt[object]] | None:
-        return self._prompts.get(key)
-
     def put(self, key: str, prompts: Mapping[str, Prompt[object]]) -> None:
         # Two threads that evict at once could pick the same entry; a lookup needs no lock.
         with self._lock:
-            while len(self._prompts) >= _CACHED_PROMPTS:
+            while len(self) >= _CACHED_PROMPTS:
                 # The oldest: a search has moved on from it.
-                self._prompts.pop(next(iter(self._prompts)))
-            self._prompts[key] = prompts
+                self.pop(next(iter(self)))
+            self[key] = prompts
 
 
 @attrs.frozen(kw_only=True)
@@ -209,17 +206,10 @@ class PromptRollout:
         session: Session,
         deadline: Deadline | None,
     ) -> RolloutRecord:
-        prompts = self.prompts_of(candidate)
         response: PromptResponse[object] | None = None
         fault: str | None = None
         try:
-            if self.flow is None:
-                [prompt] = prompts.values()
-                bound = prompt.bind(*example.params)
-                answer = evaluated(self.adapter, bound, session=session, deadline=deadline)
-            else:
-                answer = self.flow(prompts, example, session=session, deadline=deadline)
-                self._check_lengths(candidate, session)
+            answer = self._answer(candidate, example, session, deadline)
             session.dispatch(FeedbackStarted())
             if session.calls is not None:
                 session.calls = session.calls.within("judge")
@@ -262,8 +252,20 @@ class PromptRollout:
             steps=tuple(step.clipped(self.max_step_chars) for step in session.select_all(Step)),
         )
 
-    def _check_lengths(self, candidate: Candidate, session: Session) -> None:
-        """Refuse an answer if a prompt, with its values, was too long."""
+    def _answer(
+        self,
+        candidate: Candidate,
+        example: GepaExample,
+        session: Session,
+        deadline: Deadline | None,
+    ) -> PromptResponse[object]:
+        """Return the answer to an example; refuse one of a prompt that was too long with values."""
+        prompts = self.prompts_of(candidate)
+        if self.flow is None:
+            [prompt] = prompts.values()
+            bound = prompt.bind(*example.params)
+            return evaluated(self.adapter, bound, session=session, deadline=deadline)
+        answer = self.flow(prompts, example, session=session, deadline=deadline)
         for event in session.select_all(PromptRendered):
             rendered = event.prompt
             fault = too_long(rendered, self.max_prompt_chars)
@@ -272,6 +274,7 @@ class PromptRollout:
                 if candidate.parents:
                     raise errors.CandidateError(fault)
                 raise errors.ConfigError(f"guards.max_prompt_chars: {fault}")
+        return answer
 
     def prompts_of(self, candidate: Candidate) -> Mapping[str, Prompt[object]]:
         """Return the prompts of ``candidate``, by ``namespace/key``.
