@@ -19,7 +19,7 @@ from promptgraft.ground.content import Content, File, Input
 from promptgraft.ground.serde import Json, did_you_mean, nearest, parse_json, shown
 from promptgraft.ground.strict.checks import ANYTHING, OBJECT, Check, Kind, check
 from promptgraft.ground.strict.nodes import Node
-from promptgraft.ground.text import counted
+from promptgraft.ground.text import counted, listed
 from promptgraft.ground.yaml_text import plain_scalar
 
 _KINDS: Mapping[str, Kind[object]] = {
@@ -385,7 +385,7 @@ class PlainReader:
                 "`input`, or take it out"
             )
         elif strangers:
-            keys_named = _quoted(strangers)
+            keys_named = listed(strangers)
             line = f"keep: [{', '.join(map(_in_list, strangers))}]"
             node.fault(
                 f"unknown keys {keys_named}; `{line}` hides them from the model; in `fields`, "
@@ -457,7 +457,7 @@ def _opened(cell: Json) -> Json:
 def unsaid_fault(columns: Sequence[str]) -> str:
     """Return what is wrong with columns that the model may be shown though nothing says so."""
     return (
-        f"nothing says whether the model may see {_quoted(columns)}; name the answer or the input "
+        f"nothing says whether the model may see {listed(columns)}; name the answer or the input "
         "with `fields: {expected: COLUMN}` or `fields: {input: [COLUMN, ...]}`, or the messages of "
         "a chat with `fields: {turns: COLUMN}`, in Python with `Dataset.of(CASES, label=COLUMN)`"
     )
@@ -469,10 +469,6 @@ def _is_answered(node: Node) -> bool:
         case [*_, {"role": "assistant" | "model"} | {"from": "gpt" | "assistant"}]:
             return True
     return False
-
-
-def _quoted(keys: Sequence[str]) -> str:
-    return ", ".join(f"`{key}`" for key in keys)
 
 
 def _in_list(key: str) -> str:

@@ -88,6 +88,12 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
+def common_beginning(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return how many items two sequences begin with in common."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((at for at, (one, other) in pairs if one != other), min(len(first), len(second)))
+
+
 def moment(time: datetime) -> str:
     """Return a time in UTC, to the second."""
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"

@@ -102,7 +102,7 @@ def _fields_of(kind: Any) -> tuple[FieldInfo, ...]:
         FieldInfo(
             owner=kind.__name__,
             name=name,
-            kind=_bare(hints[name]),
+            kind=without_annotation(hints[name]),
             described=_described(hints[name]) or _of_pydantic(kind, name),
             required=name in required,
         )
@@ -204,12 +204,13 @@ def options_at(kind: Any, keys: Iterable[str]) -> tuple[str, ...]:
 
 
 def _inner(kind: Any) -> Any:
-    kind = _bare(kind)
+    kind = without_annotation(kind)
     arguments = [argument for argument in get_args(kind) if argument not in (type(None), ...)]
     return _inner(arguments[0]) if len(arguments) == 1 and not options_of(kind) else kind
 
 
-def _bare(hint: Any) -> Any:
+def without_annotation(hint: Any) -> Any:
+    """Return a type without what ``Annotated`` adds to it."""
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from promptgraft.ground.text import counted, folded_words, listed
+from promptgraft.ground.text import common_beginning, counted, folded_words, listed
 from promptgraft.targets.formatting import in_one_line
 from promptgraft.targets.types import Candidate, RolloutRecord
 
@@ -269,16 +269,10 @@ def _cropped(line: str, others: Sequence[str]) -> str:
     twins = [text for text in others if len(others) == 1 or text.startswith(f"{label}:")]
     if twins and len(line) > _LINE_CHARS:
         words, twin = line.split(), twins[0].split()
-        same = _same(words, twin)
+        same = common_beginning(words, twin)
         opening = [*words[:_OPENING], "…"] if same > _OPENING else words[:same]
-        same_end = _same(words[same:][::-1], twin[same:][::-1])
+        same_end = common_beginning(words[same:][::-1], twin[same:][::-1])
         cut = same_end - _OPENING if same_end > 2 * _OPENING else 0
         rest = words[same : len(words) - cut]
         line = " ".join([*opening, *rest, *(["…"] if cut else [])])
     return in_one_line(line, _LINE_CHARS)
-
-
-def _same(words: Sequence[str], others: Sequence[str]) -> int:
-    """Return how many words two lists begin with in common."""
-    pairs = enumerate(zip(words, others, strict=False))
-    return next((n for n, (word, other) in pairs if word != other), min(len(words), len(others)))

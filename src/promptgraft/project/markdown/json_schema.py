@@ -14,7 +14,7 @@ import operator
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote
 
 import attrs
@@ -30,7 +30,7 @@ from promptgraft.project.markdown.classes import (
     made_class,
     nested_name,
 )
-from promptgraft.prompt.fields import Described, fields_of, options_of
+from promptgraft.prompt.fields import Described, fields_of, options_of, without_annotation
 
 _TYPES: Mapping[str, Any] = {
     "string": str,
@@ -124,7 +124,7 @@ def read_schema(node: Node, name: str) -> SchemaType | None:
     """
     root = unwrapped(node)
     kind = _SchemaReader(root).kind(root, class_name(node, name))
-    bare = _bare(kind)
+    bare = without_annotation(kind)
     if bare is not kind and (bare is str or fields_of(bare) or options_of(bare)):
         for key in sorted(root.members().keys() - _READ):
             root.member(key).fault("an answer as a whole cannot have this; say it in the prompt")
@@ -280,7 +280,7 @@ class _SchemaReader:
         if any(kind is None for kind in kinds):
             return None
         is_answer = all(path == self.root.path or _is_definition(path) for path in above)
-        if not is_answer and sum(bool(fields_of(_bare(kind))) for kind in kinds) > 1:
+        if not is_answer and sum(bool(fields_of(without_annotation(kind))) for kind in kinds) > 1:
             nodes[1].fault(
                 "only the answer as a whole can be one of several objects; write one object with "
                 "fields that may be null"
@@ -356,11 +356,6 @@ class _SchemaReader:
 
 def _is_definition(path: YamlPath) -> bool:
     return len(path) > 1 and path[-2] in _DEFINITIONS
-
-
-def _bare(kind: Any) -> Any:
-    """Return a type without the keywords that are shown of it."""
-    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def _choice(node: Node) -> Any:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import attrs
 
-from promptgraft.ground.text import pieces_in, words_in
+from promptgraft.ground.text import common_beginning, pieces_in, words_in
 
 _LARGEST = 4_000_000  # product of the numbers of words; beyond it a comparison takes seconds
 # Below this share of common words, the old text followed by the new one reads better.
@@ -95,20 +95,12 @@ def _by_word(before: str, after: str) -> Iterator[_Run]:
     """Yield the runs of words in two runs of lines; a single run if they have little in common."""
     old, new = pieces_in(before), pieces_in(after)
     # Common ends are matched first, because the matcher ignores very frequent words.
-    head = _shared(old, new)
-    tail = _shared(old[head:][::-1], new[head:][::-1])
+    head = common_beginning(old, new)
+    tail = common_beginning(old[head:][::-1], new[head:][::-1])
     old_end, new_end = len(old) - tail, len(new) - tail
     yield True, "".join(old[:head]), "".join(old[:head])
     yield from _middle(old[head:old_end], new[head:new_end])
     yield True, "".join(old[old_end:]), "".join(new[new_end:])
-
-
-def _shared(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return the number of words that both begin with."""
-    pairs = enumerate(zip(old, new, strict=False))
-    return next(
-        (at for at, (old_char, new_char) in pairs if old_char != new_char), min(len(old), len(new))
-    )
 
 
 def _middle(old: Sequence[str], new: Sequence[str]) -> list[_Run]:
