@@ -473,14 +473,10 @@ class FreeAdapter:
     longest_answer = 0
 
     def __init__(self, identity: str) -> None:
-        self._identity = identity
+        self.identity = identity
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.identity}>"
-
-    @property
-    def identity(self) -> str:
-        return self._identity
 
     @property
     def sees(self) -> bool:

@@ -75,7 +75,7 @@ class ScriptedAdapter(FreeAdapter):
         rendered = prompt.render(session)
         with self._lock:
             self._requests.append(rendered)
-        session.dispatch(free_call(self._identity))
+        session.dispatch(free_call(self.identity))
         text = awaited(self._reply(rendered), deadline=deadline)
         if not isinstance(text, str):
             raise AdapterError(

@@ -71,6 +71,7 @@ def begin(checked: CheckedRun, session: SessionProtocol | None) -> BegunRun:
         # Of calls that an earlier process of the run has not lived to answer.
         ledger.count(calls.unfinished(), recorded=True)
     target = _with_recorded_base(checked.target, answers)
+    # Another state of the store has other texts, so its plan would be that of another run.
     plan = checked.plan if target is checked.target else None
     return BegunRun(
         checked=attrs.evolve(checked, target=target, fingerprint=fingerprint, plan=plan),

@@ -194,6 +194,7 @@ class Calls:
             Exception: the exception of the first failed call, in the order of the batch.
         """
         if batch.missing:
+            # The journal of a replay is complete and refuses: nothing may be paid for again.
             self._journal.admit(batch.key(0))
         executor = self._executor
         if batch.is_patient and self._gathering is not None:

@@ -394,6 +394,7 @@ class RunConfig(Settings, ABC):
         count = len(self.training_examples) if self.data.held_out is None else 0
         size = min(int(_SHARE * count), (count - self.pareto_set_size) // 2)
         if size >= _LEAST and isinstance(budget := self.rollout_budget, int):
+            # With none held out: the least budget depends on the number that is wanted here.
             without = attrs.evolve(self, data=attrs.evolve(self.data, held_out=()))
             # Each takes two rollouts, the baseline's and the winner's.
             size = min(size, int(_PER_BUDGET * budget), (budget - without.least_budget) // 2)

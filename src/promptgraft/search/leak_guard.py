@@ -271,14 +271,23 @@ class Words:
         A long word alone is not a code: that takes a digit, or a mark between its letters.
         """
         yield from self._windows(weight)
-        yield from self._codes()
+        for run in _RUN.finditer(self.text):
+            start = bisect.bisect_left(self._spans, run.start(), key=itemgetter(0))
+            end = bisect.bisect_right(self._spans, run.end(), key=itemgetter(1))
+            words = tuple(self.words[start:end])
+            length = self._spans[end - 1][1] - self._spans[start][0] if start < end else 0
+            if length >= CODE_CHARS and _is_code(words):
+                yield start, words
 
     def passage(self, start: int, end: int) -> str:
         """Return the text of a range of words, on one line."""
         return " ".join(self.text[self._spans[start][0] : self._spans[end - 1][1]].split())
 
     def _windows(self, weight: int) -> Iterator[tuple[int, tuple[str, ...]]]:
-        weights = self._weights()
+        if is_spaced(self.text):
+            weights = [WORD] * len(self.words)
+        else:
+            weights = [WORD if is_spaced(word) else 1 for word in self.words]
         if len(set(weights)) == 1:
             size = -(-weight // weights[0])
             yield from enumerate(zip(*(self.words[skip:] for skip in range(size)), strict=False))
@@ -292,20 +301,6 @@ class Words:
                 return
             yield start, tuple(self.words[start:end])
             total_size -= word_weight
-
-    def _codes(self) -> Iterator[tuple[int, tuple[str, ...]]]:
-        for run in _RUN.finditer(self.text):
-            start = bisect.bisect_left(self._spans, run.start(), key=itemgetter(0))
-            end = bisect.bisect_right(self._spans, run.end(), key=itemgetter(1))
-            words = tuple(self.words[start:end])
-            length = self._spans[end - 1][1] - self._spans[start][0] if start < end else 0
-            if length >= CODE_CHARS and _is_code(words):
-                yield start, words
-
-    def _weights(self) -> list[int]:
-        if is_spaced(self.text):
-            return [WORD] * len(self.words)
-        return [WORD if is_spaced(word) else 1 for word in self.words]
 
     @cached_property
     def _spans(self) -> list[tuple[int, int]]:

@@ -245,12 +245,12 @@ class RolloutBudget:
 
     Attributes:
         ledger: what the search and its joined branches have used.
-        reserve: rollouts reserved for the end of the run.
+        kept: rollouts that are still kept for the end of the run, at first ``reserve``.
         in_flight: rollouts reserved for running branches.
     """
 
     _ledger: Ledger
-    _reserve: int = attrs.field(default=0, kw_only=True)
+    kept: int = attrs.field(default=0, kw_only=True, alias="reserve")
     in_flight: int = attrs.field(default=0, init=False)
 
     @property
@@ -264,15 +264,9 @@ class RolloutBudget:
         return self._ledger.rollouts
 
     @property
-    def kept(self) -> int:
-        """Rollouts that are kept for the end of the run at this time."""
-        return self._reserve
-
-    @property
     def left(self) -> int:
         """Rollouts left beside all reserves; below 0 if running branches may use more than that."""
-        reserved = self._reserve + self.in_flight
-        return self._ledger.rollout_budget - self._ledger.rollouts - reserved
+        return self.whole - self.used - self.kept - self.in_flight
 
     def affords(self, rollouts: int) -> bool:
         """Return whether the budget covers that many more rollouts and all reserves."""
@@ -291,4 +285,4 @@ class RolloutBudget:
 
     def release(self, rollouts: int) -> None:
         """Make rollouts available that were reserved for the end of the run."""
-        self._reserve -= rollouts
+        self.kept -= rollouts

@@ -99,6 +99,7 @@ class CheckedRun:
         config = attrs.evolve(self.config, limits=limits)
         _check_prices(config, self.models)
         deadline, budget, watch = _accounts(context, limits)
+        # A run directory adds a stop file, which changes nothing that a plan shows.
         is_as_planned = _without_stop_files(limits) == _without_stop_files(self.config.limits)
         return attrs.evolve(
             self,

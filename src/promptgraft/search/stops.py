@@ -66,6 +66,7 @@ class Stops:
         # The order of the checks decides which of several reasons is reported.
         pool = standing.pool
         if pool.best != next(reversed(self._leaders)):
+            # One that takes the lead again stands last, where `next(reversed(...))` looks for it.
             self._leaders.pop(pool.best, None)
             self._leaders[pool.best] = self._ledger.rollouts
             self._improved_at = standing.steps

@@ -98,17 +98,14 @@ class PromptGrafting:
             if description.name != module.name:
                 description = attrs.evolve(description, name=module.name)
             if isinstance(self.prompt, TextsPrompt):
-                description = attrs.evolve(description, answers=self._answers(recent.view))
+                answers = ""
+                if self.prompt.answers is not None:
+                    paths = (section.path for section in self.prompt.descriptor.sections)
+                    texts = {show_path(path): recent.view.body(path) for path in paths}
+                    answers = self.prompt.answers(texts)
+                description = attrs.evolve(description, answers=answers)
             recent.described[module] = description
         return description
-
-    def _answers(self, view: View) -> str:
-        """Return what is known of the answers of a prompt of texts; empty for nothing."""
-        answers_known = self.prompt.answers if isinstance(self.prompt, TextsPrompt) else None
-        if answers_known is None:
-            return ""
-        paths = (section.path for section in self.prompt.descriptor.sections)
-        return answers_known({show_path(path): view.body(path) for path in paths})
 
     def graft(self, override: PromptOverride, part: PromptPart, text: str) -> PromptOverride:
         """Return changes with a proposed text of a part.

@@ -120,7 +120,7 @@ class OfflineAdapter(FreeAdapter):
             )
         else:
             text = self.answer_freely(rendered)
-        session.dispatch(free_call(self._identity))
+        session.dispatch(free_call(self.identity))
         return answered(rendered, text, session=session)
 
 

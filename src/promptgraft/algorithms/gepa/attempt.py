@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from promptgraft.algorithms.gepa.select import Turn
-from promptgraft.search.acceptance import Change, Compared, Rejections
+from promptgraft.search.acceptance import Change, Compared, Comparer, Rejections
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Records
 from promptgraft.search.events import ExampleGenerated, MutationAccepted, MutationRejected
@@ -105,15 +105,6 @@ class Attempt:
         rollouts = {**self.reused, **{record.example_id: record for record in records}}
         self.records = tuple(rollouts[example.id] for example in self.minibatch)
 
-    @property
-    def comparison(
-        self,
-    ) -> tuple[str, tuple[Candidate, Candidate], tuple[GepaExample, ...], Records]:
-        """What the child is compared with: position, pair, examples and the parent's rollouts."""
-        by_id = {record.example_id: record for record in self.records}
-        before = tuple(by_id[example.id] for example in self.minibatch)
-        return self.position, (self.candidate, self.child), self.minibatch, before
-
     def propose(self, changes: Changes) -> None:
         """Set the changes of the child, and publish them."""
         self.changes = changes
@@ -129,11 +120,18 @@ class Attempt:
                 )
             )
 
-    def judge(self, compared: Compared) -> None:
-        """Set the comparison of the child with its parent, and publish a refusal."""
-        self.compared = compared
-        if compared.refusal is not None:
-            self.rejections.add_all(self.changes, *compared.refusal, compared=compared)
+    def compare(self, comparer: Comparer) -> Asking[None]:
+        """Evaluate the child, compare it with its parent, and publish a refusal."""
+        by_id = {record.example_id: record for record in self.records}
+        self.compared = yield from comparer.compare(
+            self.position,
+            (self.candidate, self.child),
+            self.minibatch,
+            # What proposed the child may have left some of the parent's examples out.
+            tuple(by_id[example.id] for example in self.minibatch),
+        )
+        if self.compared.refusal is not None:
+            self.rejections.add_all(self.changes, *self.compared.refusal, compared=self.compared)
 
     def refuse(self, reason: RejectionReason, detail: str) -> list[MutationRejected]:
         """Refuse a child that was better than its parent; return the rejections."""

@@ -81,8 +81,7 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         changes = yield from self.parts.propose(attempt)
         attempt.propose(changes)
         if changes:
-            compared = yield from self.parts.comparer.compare(*attempt.comparison)
-            attempt.judge(compared)
+            yield from attempt.compare(self.parts.comparer)
 
     def commit(self, attempt: Attempt, ended: Asking[None]) -> Asking[None]:
         """Line 15: keep the child if it was better. Called in the order of the steps."""

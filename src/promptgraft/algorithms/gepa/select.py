@@ -142,6 +142,7 @@ class Turns:
             turn: the turn.
             modules: the modules it chose to change; empty if none was worth a change.
         """
+        # A number is only used up where it has decided something.
         if turn.first and turn.second:
             self._classes.popleft()
         if self._are_drawn:

@@ -114,6 +114,7 @@ class Parts(Tools):
             else:
                 size = self.minibatches.size_for(scores)
                 attempt.minibatch, attempt.reused = self.minibatches.draw(attempt.candidate, size)
+            # An addition that tries few examples may use the rest of a usual trial on its own.
             size = max(len(attempt.minibatch), self.minibatches.size)
             attempt.largest = most_rollouts(self.comparer.policy, size) - len(attempt.reused)
         return attempts

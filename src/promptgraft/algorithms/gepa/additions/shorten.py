@@ -178,6 +178,7 @@ class Shorten(Addition):
         factory=dict, init=False, repr=False, eq=False
     )
     _entry: PoolEntry = attrs.field(init=False, repr=False, eq=False)
+    _modules: list[Module] = attrs.field(init=False, repr=False, eq=False)
 
     def reserve(self, rollouts: int, *, least: int, validation: int) -> int:
         beyond = max(0, rollouts - max(least, _NOTHING_UP_TO))
@@ -188,6 +189,8 @@ class Shorten(Addition):
         self._kept = self.reserve(
             config.budget, least=config.least_budget, validation=config.pareto_set_size
         )
+        modules = self.tools.kit.target.modules
+        self._modules = [module for module in modules if not module.is_example]
 
     def learn(self, attempt: Attempt) -> None:
         """Record its rollouts, which show where the loss of a line could hurt."""
@@ -343,10 +346,6 @@ class Shorten(Addition):
         """Return the lowest score seen, and the loss up to which chance is assumed."""
         scores = [score for tried in self._tried.values() for _, score in tried.scores]
         return min(scores), _CHANCE * (max(scores) - min(scores))
-
-    @property
-    def _modules(self) -> list[Module]:
-        return [module for module in self.tools.kit.target.modules if not module.is_example]
 
     def _keys_of(self, candidate: Candidate) -> frozenset[tuple[str, str]]:
         texts = (
