@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,15 +67,20 @@ class Unknown(ScriptedAdapter):
     sees = None  # type: ignore[assignment]
 
 
+def sees_a_dog(_: RenderedPrompt[object]) -> str:
+    return "a dog"
+
+
 def run(
     reflection: type[ScriptedAdapter] = ScriptedAdapter,
     journal: FileJournal | None = None,
     algorithm: str = "gepa",
+    task: Callable[[RenderedPrompt[object]], str] = sees_a_dog,
     **data: Any,
 ) -> list[RenderedPrompt[object]]:
     """Run a search in which nothing gets better, and return the questions that were asked."""
     context = OptimizationContext(
-        ScriptedAdapter(lambda _: "a dog", identity="task"),
+        ScriptedAdapter(task, identity="task"),
         reflection_adapter=(asked := reflection(lambda _: "no", identity="writer")),
         journal=journal,
     )
@@ -121,6 +127,19 @@ def test_a_question_shows_so_many_images_and_names_the_others() -> None:
     assert any(len(names_in(question.text)) > 1 for question in questions)
     for question in questions:
         assert images_of(question) == names_in(question.text)[:1]
+
+
+def test_the_images_of_failures_are_shown_first() -> None:
+    def task(question: RenderedPrompt[object]) -> str:
+        return "a dog" if "3.png" in question.text or "7.png" in question.text else "a cat"
+
+    behind = 0
+    for question in run(task=task, shown_images=1):
+        named = names_in(question.text)
+        failed = [name for name in named if name.startswith(("[image 3.", "[image 7."))]
+        assert images_of(question) == (failed or named)[:1]
+        behind += bool(failed) and failed[0] != named[0]
+    assert behind
 
 
 @pytest.mark.parametrize("model", [Blind, Unknown])

@@ -103,12 +103,14 @@ class Question(Ask[Reply]):
         digest: SHA-256 of what the question is about; a recorded answer to another question is
             refused.
         role: the purpose under which the ledger counts it.
+        records: the rollouts in it; images of those with the lowest scores are shown first.
     """
 
     position: str
     prompt: Prompt[object]
     digest: HexDigest
     role: Role = Role.REFLECTION
+    records: Sequence[RolloutRecord] = ()
 
 
 @attrs.frozen(eq=False)

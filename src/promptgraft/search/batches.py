@@ -323,7 +323,7 @@ class QuestionBatch(Batch):
             self.sources.watch.at(question.position).call,
             evaluated,
             self.sources.reflection,
-            question.prompt if images is None else images.in_question(question.prompt),
+            question.prompt if images is None else images.in_question(question),
             session=session,
             deadline=self.sources.deadline,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Self, TypeAlias
@@ -277,7 +278,12 @@ def question_on(
     # before they were shown stay valid.
     content = question_digest(key, plain(description, for_digest=True))
     params = plain(description, objectives=objectives, unseen=unseen)
-    return Question(position=position, prompt=meta_prompts[key].bind(params), digest=content)
+    return Question(
+        position=position,
+        prompt=meta_prompts[key].bind(params),
+        digest=content,
+        records=records,
+    )
 
 
 def question_digest(key: str, params: ReflectionParams) -> HexDigest:
@@ -318,8 +324,16 @@ class ShownImages:
         named = (self.images.get(str(file)) for file in files_in(example.params))
         return [image for image in named if image is not None][: self.most]
 
-    def in_question(self, prompt: Prompt[object]) -> Prompt[object]:
-        """Return a question that shows the first images that it names."""
-        named = dict.fromkeys(names_in(prompt.render().text))
-        images = [self.images[name] for name in named if name in self.images]
-        return attrs.evolve(prompt, files=tuple(images[: self.most])) if images else prompt
+    def in_question(self, question: Question) -> Prompt[object]:
+        """Return the prompt of a question with the images that it shows."""
+        named = names_in(question.prompt.render().text)
+        # Those of failures first: what went wrong cannot be told from the name of a photo.
+        scores = {
+            name: record.feedback.score
+            for record in question.records
+            if record.feedback is not None
+            for name in names_in(record.inputs_repr)
+        }
+        order = sorted(dict.fromkeys(named), key=lambda name: scores.get(name, math.inf))
+        images = [self.images[name] for name in order if name in self.images]
+        return attrs.evolve(question.prompt, files=tuple(images[: self.most]))

@@ -304,7 +304,12 @@ def question_on_all(
     texts = {part.name: part.text for part in parts}
     answers = [[record.example_id, record.output_repr] for record in records]
     content = digest([WHOLE.key, texts, answers, previous])
-    return Question(position=position, prompt=meta_prompts[WHOLE.key].bind(params), digest=content)
+    return Question(
+        position=position,
+        prompt=meta_prompts[WHOLE.key].bind(params),
+        digest=content,
+        records=records,
+    )
 
 
 def _outputs(parts: Sequence[ModuleDescription]) -> str:
