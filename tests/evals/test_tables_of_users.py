@@ -34,6 +34,75 @@ def faults_of(path: Path, **options: Any) -> list[str]:
     return [fault.removeprefix(f"{path}:") for fault in caught.value.faults]
 
 
+# ---- an expected answer in several columns ----
+
+BILLS = """text,Vendor Name,total,paid,postcode,account,tags
+a,Acme,12.50,TRUE,01067,11,"[""x""]"
+b,Bolt,3,false,10115,12,[]
+c,Acme,,True,80331,,
+"""
+
+
+def test_several_columns_make_an_object_of_what_is_expected(tmp_path: Path) -> None:
+    path = written(tmp_path, BILLS)
+    columns = ["total", "paid", "postcode", "account", "tags"]
+    cases = Dataset.load(
+        path, fields={"input": "text", "expected": columns}, keep=["Vendor Name"], texts=["account"]
+    )
+    assert [case.input for case in cases] == ["a", "b", "c"]
+    # A column of numbers has numbers; postcodes are texts, since one of them begins with 0.
+    assert [case.expected for case in cases] == [
+        {"total": 12.5, "paid": True, "postcode": "01067", "account": "11", "tags": ["x"]},
+        {"total": 3, "paid": False, "postcode": "10115", "account": "12", "tags": []},
+        {"paid": True, "postcode": "80331"},
+    ]
+
+
+def test_columns_of_what_is_expected_may_get_other_names(tmp_path: Path) -> None:
+    path = written(tmp_path, BILLS)
+    fields: dict[str, Any] = {
+        "input": "text",
+        "expected": {"vendor": "Vendor Name", "total": "total"},
+    }
+    cases = Dataset.load(path, fields=fields, keep=["paid", "postcode", "account", "tags"])
+    assert [case.expected for case in cases] == [
+        {"vendor": "Acme", "total": 12.5},
+        {"vendor": "Bolt", "total": 3},
+        {"vendor": "Acme"},
+    ]
+
+
+def test_what_is_expected_in_several_columns_of_objects_keeps_its_types() -> None:
+    rows = [{"q": "a", "out": {"n": "1", "x": 2}}, {"q": "b", "out": {"n": None}}]
+    cases = Dataset.of(rows, input="q", label=["out.n", "out.x"])
+    assert [case.expected for case in cases] == [{"n": "1", "x": 2}, None]
+
+
+@pytest.mark.parametrize("cell", ["1e999", "0x1F", "1_000", "12,50", "NaN", "null", '"5"', "007"])
+def test_a_column_with_a_cell_that_is_no_number_stays_text(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "cases.csv"
+    with path.open("w", newline="") as stream:
+        csv.writer(stream).writerows([("q", "n", "m"), ("a", "1", "2"), ("b", cell, "3")])
+    cases = Dataset.load(path, fields={"input": "q", "expected": ["n", "m"]})
+    assert [case.expected for case in cases] == [{"n": "1", "m": 2}, {"n": cell, "m": 3}]
+
+
+@pytest.mark.parametrize(
+    ("rows", "label", "fault"),
+    [
+        ([{"q": "a", "n": 1}], ["n", "m"], "no case has the key 'm', which `fields` names for `ex"),
+        ([{"q": "a", "n": 1, "x": {"n": 2}}], ["n", "x.n"], "another column of `expected` is call"),
+        ([{"q": "a", "n": 1, "m": 2}], ["n"], "m: unknown key; name it in `keep`"),
+    ],
+)
+def test_faults_of_several_columns_of_what_is_expected(
+    rows: list[dict[str, Json]], label: list[str], fault: str
+) -> None:
+    with pytest.raises(DataFormatError) as caught:
+        Dataset.of(rows, input="q", label=label)
+    assert fault in str(caught.value)
+
+
 # ---- the first row decides nothing ----
 
 

@@ -103,6 +103,39 @@ def test_a_right_project_loads_without_a_secret_and_fits_the_schema(
     jsonschema.Draft202012Validator(project_schema()).validate(plain(path))
 
 
+BILL = """\
+---
+output:
+  type: object
+  properties: {total: {type: number}, account: {type: string}, paid: {type: boolean}}
+  required: [total, account, paid]
+---
+# Task
+Read the bill.
+# Bill
+$text
+"""
+OF_BILLS = """\
+version: 1
+prompts: {bill: bill.md}
+dataset:
+  path: bills.csv
+  fields: {input: [text], expected: [total, account, paid]}
+metrics: [{name: json_match}]
+models: {task: {provider: offline}}
+"""
+
+
+def test_cells_of_what_is_expected_have_the_types_of_the_answer(tmp_path: Path) -> None:
+    rows = [f"bill {n},{n}.50,{100 + n},true" for n in range(20)]
+    (tmp_path / "bill.md").write_text(BILL, "utf-8")
+    (tmp_path / "bills.csv").write_text("\n".join(["text,total,account,paid", *rows]), "utf-8")
+    cases = [case for part in project_of(tmp_path, start=OF_BILLS).parts.values() for case in part]
+    by_text = {str(case.input): case.expected for case in cases}
+    assert by_text["{'text': 'bill 3'}"] == {"total": 3.5, "account": "103", "paid": True}
+    assert len(cases) == 20
+
+
 def test_the_files_use_every_key_of_the_format() -> None:
     written: set[str] = set()
     for path in FILES:

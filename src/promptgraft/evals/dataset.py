@@ -151,6 +151,7 @@ class Dataset(Shown):
         encoding: str | None = None,
         duplicates: str = REFUSE,
         parameters: Collection[str] | None = None,
+        texts: Collection[str] = (),
         images: Collection[str] = (),
         files: Collection[str] = (),
         root: Path | None = None,
@@ -162,7 +163,9 @@ class Dataset(Shown):
             format: ``jsonl``, ``json``, ``csv``, ``yaml`` or ``parquet``; by default that of the
                 file's extension.
             fields: the names of the columns for ``id``, ``input``, ``expected``, ... where they
-                differ; for ``input`` also a list of columns.
+                differ; for ``input`` and ``expected`` also a list of columns, which makes an
+                object. In a CSV file, columns of numbers, of true and false, or of JSON, are such
+                values in ``expected``.
             keep: columns that are hidden from the agent and kept in ``Case.fields``.
             delimiter: of a CSV file; by default detected in its header.
             encoding: of a CSV file, such as ``cp1252``; UTF-8 by default.
@@ -170,6 +173,7 @@ class Dataset(Shown):
             parameters: names of the prompt's placeholders: a column such as ``context`` is then
                 a parameter, and not the field of that name. If they are given, and no row has an
                 expected answer, columns are refused that neither they nor ``fields`` name.
+            texts: members of such an object that are texts, even if they look like numbers.
             images: columns with the path of an image, from the folder of the file on, or its
                 address.
             files: columns with the path or address of another file.
@@ -192,6 +196,7 @@ class Dataset(Shown):
             cells=kind == "csv",
             parameters=parameters,
             files=(*_listed("images", images), *_listed("files", files)),
+            texts=texts,
         )
         reader = CaseReader(
             plain,
@@ -224,7 +229,7 @@ class Dataset(Shown):
         *,
         id: str | None = None,  # noqa: A002 - the name of the field
         input: str | Sequence[str] | None = None,  # noqa: A002 - the same
-        label: str | None = None,
+        label: str | Sequence[str] | None = None,
         name: str = "cases",
         fields: Names | None = None,
         keep: Collection[str] = (),
@@ -240,7 +245,7 @@ class Dataset(Shown):
                 ``datasets``, where missing values count as absent.
             id: the column of the ids; short for ``id`` in ``fields``.
             input: the column or columns of the input; short for ``input`` in ``fields``.
-            label: the column of the ground truth; short for ``expected`` in ``fields``.
+            label: the column or columns of the ground truth; short for ``expected`` in ``fields``.
             name: the name of the data set in messages.
             fields: as in :meth:`load`.
             keep: as in :meth:`load`.

@@ -34,6 +34,8 @@ _KINDS: Mapping[str, Kind[object]] = {
     "fields": OBJECT,
 }
 FIELDS = ("id", "input", *_KINDS)
+_OF_SEVERAL = ("input", "expected")
+"""What several columns may make an object of."""
 
 
 def _as_input(value: object) -> Input:
@@ -99,14 +101,15 @@ class PlainReader:
 
     Args:
         names: the column or key of each field that has another name in the file; for ``input``
-            also a list of columns, which become an object of parameters, or the columns by the
-            names of the parameters.
+            and ``expected`` also a list of columns, which become an object, or the columns by the
+            names of its members.
         keep: columns that are hidden from the agent and kept in ``Case.fields``.
         cells: whether every value is the text of a CSV cell.
         parameters: names that the prompt reads; columns of these names are parameters even where
             fields are called the same. None if it is not known what is asked, or it is code that
             takes what it needs.
         files: columns with images or files.
+        texts: members of ``expected`` that are texts, also where all their cells are numbers.
     """
 
     def __init__(
@@ -117,11 +120,16 @@ class PlainReader:
         cells: bool,
         parameters: Collection[str] | None = None,
         files: Collection[str] = (),
+        texts: Collection[str] = (),
     ) -> None:
-        self._columns, self._parameters = _columns(names, keep)
+        self._columns, self._parameters, self._answers = _columns(names, keep)
         columns = (name for name in names.values() if isinstance(name, str))
-        self._named = {*self._parameters, *columns, *keep, *files}
+        self._named = {*self._parameters, *self._answers, *columns, *keep, *files}
         self._keep = frozenset(keep)
+        # Columns of `expected` whose cells are JSON, and what is a text in any case.
+        self._typed, self._texts = set[str](), frozenset(texts)
+        # Columns of `expected` that no row has had so far.
+        self._lacking = {*self._answers}
         self._read = frozenset(parameters or ())
         for name in _COMMON if parameters else ():
             if name in self._read and name not in self._named and name not in names:
@@ -152,7 +160,8 @@ class PlainReader:
     def data_columns(self) -> frozenset[str]:
         """The columns in which no part of a message stands for a file."""
         fields = {"input", "turns", "context"}
-        data = self._keep | {name for name, field in self._columns.items() if field not in fields}
+        named = {name for name, field in self._columns.items() if field not in fields}
+        data = self._keep | named | {*self._answers}
         talk = {root_of(name) for name, field in self._columns.items() if field in fields}
         return data | ({root_of(name) for name in data} - talk - {*map(root_of, self._parameters)})
 
@@ -166,10 +175,15 @@ class PlainReader:
         return {key: row[key] if flat[key] is opened.get(key) else flat[key] for key in flat}
 
     def absent_paths(self) -> Iterator[str]:
-        """Yield a fault for each path that no row has; a row without its input has one already."""
+        """Yield a fault for each path, or column of ``expected``, that no row has.
+
+        A row without its input has one already.
+        """
         inputs = {self._input_column, *self._parameters}
         for name in sorted(self._paths.absent - inputs):
             yield f"no case has the path {self._paths.described(name)}"
+        for name in sorted(self._lacking - self._paths.absent) if not self._cells else ():
+            yield f"no case has the key {shown(name)}, which `fields` names for `expected`"
 
     def settle_input(self, value: Mapping[str, Json]) -> None:
         """Read ``input`` as a parameter where the prompt does, unless it holds all of them."""
@@ -186,17 +200,25 @@ class PlainReader:
         return None if self._cells and case_id == "" else case_id
 
     def unclear(self, value: Mapping[str, Json]) -> list[str]:
-        """Return the columns that may be fields or parameters, which only all rows decide."""
+        """Return the columns of which only all rows decide what they are.
+
+        They are parameters or fields; or members of ``expected``, whose cells are texts or numbers.
+        """
+        cells = [*self._answers] if self._cells else []
         if self._whole or self._input_column in value:
-            return []
+            return cells
         common = [name for name in _SHAPES if self._columns.get(name) == name and name in value]
         # With turns there are no parameters, so they are decided first.
-        return ["turns"] if "turns" in common else common
+        return [*(["turns"] if "turns" in common else common), *cells]
 
     def settle(self, name: str, values: Iterable[Json]) -> None:
         """Read a column as a parameter if no value of it has the form of the field."""
         there = [value for value in values if value not in (None, "")]
-        if there and not any(self._has_shape(name, value) for value in there):
+        if name in self._answers:
+            member = self._answers[name] or name
+            if member not in self._texts and _are_json(map(str, there)):
+                self._typed.add(name)
+        elif there and not any(self._has_shape(name, value) for value in there):
             self._columns.pop(name, None)
 
     def _has_shape(self, name: str, value: Json) -> bool:
@@ -224,7 +246,13 @@ class PlainReader:
         for name, kind in _KINDS.items():
             if name in nodes and name != "turns":
                 conversation[name] = self._field(name, kind, nodes[name])
-        self._has_expected = self._has_expected or "expected" in nodes
+        if self._answers:
+            self._lacking -= value.keys()
+            answer = self._chosen(node, self._answers, "expected")
+            conversation["expected"] = {
+                name: member for name, member in answer.items() if member not in (None, "")
+            } or None
+        self._has_expected = self._has_expected or conversation["expected"] is not None
         input_value = nodes["input"].value if "input" in nodes else None
         value_given: Input = last.user
         if turns:
@@ -295,7 +323,7 @@ class PlainReader:
         for column, item in node.value.items() if isinstance(node.value, dict) else ():
             field = self._columns.get(column)
             if field is None:
-                if column not in self._keep:
+                if column not in self._keep and column not in self._answers:
                     rest.append(column)
             elif item is not None and not (self._cells and item == ""):
                 is_json = self._cells and field in _SHAPES and isinstance(item, str)
@@ -353,7 +381,10 @@ class PlainReader:
             return self._all_of(node, rest)
         self._refuse_unknown(node, [key for key in rest if key not in self._parameters])
         if self._parameters:
-            return self._chosen(node, value)
+            for key in self._parameters:
+                if key not in value:
+                    self._note_absent(node, key, value)
+            return self._chosen(node, self._parameters, "input")
         if "input" not in found:
             self._note_absent(node, self._input_column, value)
             return None
@@ -394,21 +425,22 @@ class PlainReader:
         if len(keys) > _MOST_UNKNOWN:
             node.fault(f"{len(keys) - _MOST_UNKNOWN:,} more unknown keys")
 
-    def _chosen(self, node: Node, value: Mapping[str, Json]) -> dict[str, Json]:
-        """Return the parameters; one that lies at a path is called like the end of the path."""
-        for key in self._parameters:
-            if key not in value:
-                self._note_absent(node, key, value)
+    def _chosen(self, node: Node, columns: Mapping[str, str], field: str) -> dict[str, Json]:
+        """Return the values of columns; one that lies at a path is called like the end of it."""
+        value = node.value if isinstance(node.value, dict) else {}
         names = {
             key: name or (key.rpartition(".")[2] if key in self._paths.nested else key)
-            for key, name in self._parameters.items()
+            for key, name in columns.items()
             if key in value
         }
         taken = Counter(names.values())
         for key, name in names.items():
             if taken[name] > 1:
-                node.member(key).fault(f"another column of `input` is called {shown(name)}, too")
-        return {name: value[key] for key, name in names.items()}
+                node.member(key).fault(f"another column of `{field}` is called {shown(name)}, too")
+        return {
+            name: _json_of(str(value[key])) if key in self._typed else value[key]
+            for key, name in names.items()
+        }
 
     def _note_absent(self, node: Node, column: str, value: Mapping[str, Json]) -> None:
         """Note that a row has no value in a column of its input."""
@@ -454,6 +486,26 @@ def _opened(cell: Json) -> Json:
     return cell
 
 
+def _are_json(cells: Iterable[str]) -> bool:
+    """Return whether all cells are numbers, or all are true or false, or all objects or lists.
+
+    A zero in front is that of a postcode or of an article's number: no JSON number has one.
+    """
+    types = {type(_json_of(cell)) for cell in cells}
+    return bool(types) and any(types <= alike for alike in _ALIKE)
+
+
+_ALIKE = ({int, float}, {bool}, {dict, list})
+
+
+def _json_of(cell: str) -> Json:
+    """Return the value of a cell of JSON, whose true and false may be in capitals; else itself."""
+    text = cell.strip()
+    with contextlib.suppress(DataFormatError):
+        return parse_json(text.lower() if text.lower() in ("true", "false") else text, where="")
+    return cell
+
+
 def unsaid_fault(columns: Sequence[str]) -> str:
     """Return what is wrong with columns that the model may be shown though nothing says so."""
     return (
@@ -483,34 +535,41 @@ def _are_texts(names: object) -> bool:
     return all(isinstance(name, str) for name in names)
 
 
-def _columns(names: Names, keep: Collection[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the field of each column, and the parameter of each; empty if called like it."""
+def _columns(
+    names: Names, keep: Collection[str]
+) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Return the field of each column, and the columns of ``input`` and of ``expected``.
+
+    Those have the name of the member that they become; an empty one if it is called like them.
+    """
     for field in names:
         if field not in FIELDS:
             meant = did_you_mean(field, list(FIELDS))
             raise ConfigError(f"fields: unknown field {shown(field)}{meant}; cases have {FIELDS}")
         columns = names[field]
         several = (*columns, *columns.values()) if isinstance(columns, Mapping) else columns
-        are_several = field == "input" and _are_texts(several) and len(several) > 0
+        are_several = field in _OF_SEVERAL and _are_texts(several) and len(several) > 0
         if not isinstance(columns, str) and not are_several:
             raise ConfigError(
                 f"fields: expected the name of a column for `{field}`, found {shown(columns)}"
             )
     if not _are_texts(keep):
         raise ConfigError(f"keep: expected a list of columns, found {shown(keep)}")
-    inputs = names.get("input", "input")
-    parameters: list[tuple[str, str]] = []
-    if isinstance(inputs, Mapping):
-        parameters = [(column, name) for name, column in inputs.items()]
-    elif not isinstance(inputs, str):
-        parameters = [(column, "") for column in inputs]
+    parameters, answers = (_several(names.get(field, field)) for field in _OF_SEVERAL)
     singles = {field: names.get(field, field) for field in FIELDS}
     pairs = [(name, field) for field, name in singles.items() if isinstance(name, str)]
     names_taken = [name for name, field in pairs if field in names]
-    names_taken += [*(column for column, _ in parameters), *keep]
+    names_taken += [*(column for column, _ in (*parameters, *answers)), *keep]
     for name in names_taken:
         if names_taken.count(name) > 1:
             raise ConfigError(f"fields: the column {shown(name)} has two meanings")
     explicit = set(names_taken)
     fields = {n: f for n, f in pairs if f in names or n not in explicit}
-    return fields, dict(parameters)
+    return fields, dict(parameters), dict(answers)
+
+
+def _several(columns: str | Sequence[str] | Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the columns of a field, each with the name of its member; none of a single column."""
+    if isinstance(columns, Mapping):
+        return [(column, name) for name, column in columns.items()]
+    return [] if isinstance(columns, str) else [(column, "") for column in columns]

@@ -118,8 +118,21 @@ _BAML: Kind[BamlConfig] = record_of(
 )
 
 
+_OF_PROMPTS = frozenset(
+    ("path", "file", "markdown", "template", "text", "output", "tools", "params")
+)
+"""Keys that users may expect of a prompt, which stand in its file."""
+
+
 def _read_texts(node: Node) -> TextsConfig | BamlConfig | None:
-    return _BAML.read(node) if "baml" in node.members() else TEXTS.read(node)
+    keys = node.members().keys()
+    if keys & _OF_PROMPTS and not keys & {"files", "callbacks", "baml"}:
+        node.expected(
+            "the file of a prompt, such as `prompts/triage.md`, with `output` and `tools` in its "
+            "front matter, or the texts of an agent in `files` or `callbacks`"
+        )
+        return None
+    return _BAML.read(node) if "baml" in keys else TEXTS.read(node)
 
 
 TEXTS_OR_BAML: Kind[TextsConfig | BamlConfig] = Kind(

@@ -11,7 +11,7 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.dataset import Dataset, Splits
 from promptgraft.ground.content import files_in
 from promptgraft.ground.serde import Json, is_deeper, parse_json, shown
-from promptgraft.project.parts import parted, read_by
+from promptgraft.project.parts import parted
 from promptgraft.project.project import Project
 from promptgraft.runs import RunFolder
 
@@ -67,14 +67,13 @@ def cases_for(project: Project, rows: Sequence[Mapping[str, Json]], name: str) -
             f"{project.path}: its cases are tests of BAML, have images or a file for each set; a "
             "data set replaces only texts of `dataset.path`"
         )
-    parameters = None if project.config.params else read_by(project.prompt, project.config.prompts)
     # Without a folder, so that no row can name a file.
     cases = Dataset.of(
         rows,
         name=name,
         fields=config.fields,
         keep=tuple(filter(None, dict.fromkeys((*config.keep, splits.field or splits.stratify)))),
-        parameters=parameters,
+        parameters=project.case_names.parameters,
     )
     if any(files_in([case.input for case in cases])):
         raise ConfigError(f"{name}: its cases hold texts only, no images or files")

@@ -8,7 +8,7 @@ import functools
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
@@ -39,6 +39,7 @@ from promptgraft.project.format_agents import AgentConfig, BamlConfig, TextsConf
 from promptgraft.project.format_search import DatasetConfig, SplitsConfig
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import FUNCTION, ObjectKind, PythonSource, Surroundings
+from promptgraft.prompt.schema import text_fields
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
 from promptgraft.search.settings import Size
@@ -247,18 +248,32 @@ def twin_faults(prompts: Iterable[ProjectPrompt], around: Surroundings) -> Itera
             )
 
 
-def read_by(load: Callable[[str], ProjectPrompt], names: Iterable[str]) -> frozenset[str] | None:
-    """Return the names that prompts read from cases; None if one does not load or is a graph."""
-    names_read = set[str]()
-    for name in names:
-        try:
-            placeholders = load(name).placeholders
-        except CallerError:  # its faults are reported where it is loaded
-            placeholders = None
-        if placeholders is None:
-            return None
-        names_read |= placeholders
-    return frozenset(names_read)
+@attrs.frozen
+class CaseNames:
+    """What prompts call the values of a case.
+
+    Attributes:
+        parameters: the names that they read; None if one does not load or is a graph.
+        texts: the fields of their answers that are texts.
+    """
+
+    parameters: frozenset[str] | None
+    texts: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, load: Callable[[str], ProjectPrompt], names: Iterable[str]) -> CaseNames:
+        """Return the names of prompts that ``load`` returns by name."""
+        parameters, texts = set[str](), set[str]()
+        for name in names:
+            try:
+                prompt = load(name)
+            except CallerError:  # its faults are reported where it is loaded
+                return cls(None)
+            if prompt.placeholders is None:
+                return cls(None)
+            parameters |= prompt.placeholders
+            texts |= text_fields(prompt.prompt.template.output_type)
+        return cls(frozenset(parameters), frozenset(texts))
 
 
 def load_project_metrics(
@@ -379,19 +394,16 @@ def load_whole(
     splits: SplitsConfig,
     around: Surroundings,
     *,
-    parameters: Collection[str] | None = None,
+    names: CaseNames,
 ) -> Dataset:
-    """Load the cases of one file that is to be split; the error lists all its faults.
-
-    ``parameters`` are the names that the prompts read, for columns that are called like fields.
-    """
+    """Load the cases of one file that is to be split; the error lists all its faults."""
     if dataset.path is None:
         raise around.refusal(
             ("dataset",), "expected `path`, the file of cases; or name `splits.files`"
         )
     keep = tuple(filter(None, dict.fromkeys((*dataset.keep, splits.field or splits.stratify))))
     unreduced = attrs.evolve(dataset, keep=keep)
-    return _load(unreduced, dataset.path, ("dataset", "path"), around=around, parameters=parameters)
+    return _load(unreduced, dataset.path, ("dataset", "path"), around=around, names=names)
 
 
 def load_files(
@@ -399,10 +411,10 @@ def load_files(
     splits: SplitsConfig,
     around: Surroundings,
     *,
-    parameters: Collection[str] | None = None,
+    names: CaseNames,
 ) -> Splits:
     """Load the cases of a file for each set; the error lists all faults of all files."""
-    load = functools.partial(_load, around=around, parameters=parameters)
+    load = functools.partial(_load, around=around, names=names)
     return _narrowed(_of_files(dataset, splits, around, load), splits, around)
 
 
@@ -483,7 +495,7 @@ def _load(
     path: YamlPath,
     *,
     around: Surroundings,
-    parameters: Collection[str] | None,
+    names: CaseNames,
 ) -> Dataset:
     file, case = file_and_case(around.folder / name)
     try:
@@ -495,7 +507,13 @@ def _load(
     del settings["path"]
     try:
         whole = f"{place}:{case}" if case else place
-        return Dataset.load(whole, parameters=parameters, root=around.folder, **settings)
+        return Dataset.load(
+            whole,
+            parameters=names.parameters,
+            texts=names.texts,
+            root=around.folder,
+            **settings,
+        )
     except ConfigError as error:
         key, _, why = str(error).partition(": ")
         if key in settings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ from promptgraft.project.format import ProjectConfig, read_project
 from promptgraft.project.format_search import TargetsConfig, tuned_settings
 from promptgraft.project.models import LateAdapter, checked_model, make_adapter
 from promptgraft.project.parts import (
+    CaseNames,
     ForeignSource,
     check_fits,
     guarded,
@@ -39,7 +40,6 @@ from promptgraft.project.parts import (
     load_teacher,
     load_whole,
     parted,
-    read_by,
     twin_faults,
     unset_variables,
 )
@@ -129,13 +129,15 @@ class Project:
         if self.baml is not None:
             return self.baml.dataset
         return load_whole(
-            self.config.dataset, self.config.splits, self.surroundings, parameters=self._read
+            self.config.dataset, self.config.splits, self.surroundings, names=self.case_names
         )
 
     @property
-    def _read(self) -> Collection[str] | None:
-        """The names that the prompts read, where cases become parameters by name."""
-        return None if self.config.params else read_by(self.prompt, self.config.prompts)
+    def case_names(self) -> CaseNames:
+        """What the prompts call the values of cases, where these become parameters by name."""
+        if self.config.params:
+            return CaseNames(None)
+        return CaseNames.of(self.prompt, self.config.prompts)
 
     @cached_property
     def splits(self) -> Splits:
@@ -143,7 +145,7 @@ class Project:
         config = self.config
         if config.splits.files is not None:
             return load_files(
-                config.dataset, config.splits, self.surroundings, parameters=self._read
+                config.dataset, config.splits, self.surroundings, names=self.case_names
             )
         return parted(self._whole, config.splits, self.surroundings)
 

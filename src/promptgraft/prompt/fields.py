@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Annotated, Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import attrs
 
 from promptgraft.errors import PromptDefinitionError
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import field_names, is_pydantic, shown
+from promptgraft.ground.serde import Json, did_you_mean, field_names, is_pydantic, shown
+from promptgraft.ground.text import listed
 from promptgraft.overrides.parts.descriptors import fold_name
 
 
@@ -201,6 +203,40 @@ def options_at(kind: Any, keys: Iterable[str]) -> tuple[str, ...]:
         field_found = (field for field in fields_of(_inner(kind)) if key == field.name)
         kind = next((field.kind for field in field_found), None)
     return options_of(_inner(kind))
+
+
+def misfit(kind: Any, keys: Sequence[str], value: Json) -> str:
+    """Return why no value of a type has ``value`` at the path ``keys``; empty if one may.
+
+    Only what is certain is told: a field that a class lacks, a text where only numbers can be, and
+    the like.
+    """
+    for key in keys:
+        kind = _inner(kind)
+        fields = {field.name: field.kind for field in fields_of(kind)}
+        if fields and key not in fields:
+            near = did_you_mean(key, list(fields)) or f" (it has {listed(fields)})"
+            return f"`expected` has {shown(key)}, a field that no answer of the prompt has{near}"
+        kind = fields.get(key)
+    inner = _inner(kind)
+    members = get_args(inner) if get_origin(inner) in (Union, UnionType) else (inner,)
+    allowed = [_JSON_KINDS.get(member, "") for member in members]
+    expected = _JSON_KINDS.get(type(value), "")
+    if "" in (expected, *allowed) or expected in allowed:
+        return ""
+    place = f" at {shown('.'.join(keys))}" if keys else ""
+    return (
+        f"`expected` has {shown(value)}{place}, {expected}, where the prompt's answer has "
+        f"{' or '.join(allowed)}; write the value as the answer has it"
+    )
+
+
+_JSON_KINDS: Mapping[object, str] = {
+    str: "a text",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+}
 
 
 def _inner(kind: Any) -> Any:

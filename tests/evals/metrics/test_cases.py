@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal
@@ -391,6 +392,67 @@ def test_expected_texts_that_an_answer_can_have_are_no_fault(
     metric: metrics.BaseMetric, kind: object, expected: Json
 ) -> None:
     check_cases([metric], [case(expected)], kind)
+
+
+@attrs.frozen
+class Line:
+    sku: str
+    amount: int | None = None
+
+
+@attrs.frozen
+class Bill:
+    total: float
+    is_paid: bool
+    lines: tuple[Line, ...]
+    code: int | str
+    day: date
+    more: dict[str, int]
+    team: Team | None = None
+
+
+@pytest.mark.parametrize(
+    ("expected", "fault"),
+    [
+        ({"total": "12.50"}, "has '12.50' at 'total', a text, where the prompt's answer has a nu"),
+        ({"total": True}, "has True at 'total', true or false, where the prompt's answer has a nu"),
+        ({"is_paid": "yes"}, "has 'yes' at 'is_paid', a text, where the prompt's answer has true "),
+        ({"is_paid": 1}, "has 1 at 'is_paid', a number, where the prompt's answer has true or fal"),
+        ({"lines": [{"sku": "7"}, {"sku": 7}]}, "has 7 at 'lines.sku', a number, where the promp"),
+        ({"lines": [{"amount": "2"}]}, "has '2' at 'lines.amount', a text, where the prompt's an"),
+        ({"code": True}, "has True at 'code', true or false, where the prompt's answer has a numb"),
+        ({"Total": 3}, "has 'Total', a field that no answer of the prompt has (did you mean `to"),
+        ({"lines": [{"price": 3}]}, "has 'price', a field that no answer of the prompt has (it h"),
+    ],
+)
+def test_an_expected_value_that_no_answer_of_the_type_has_blames_its_case(
+    expected: Json, fault: str
+) -> None:
+    for metric in (
+        metrics.json_match(),
+        metrics.all_of(metrics=(metrics.length(min=1), metrics.json_match())),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            check_cases([metric], [case(expected)], Bill)
+        assert f"metric `{metric.name}`: `expected` {fault}" in str(caught.value)
+        check_cases([metric], [case(expected)])
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        {"total": 12, "is_paid": False, "lines": [{"sku": "7", "amount": 2}], "code": "x"},
+        {"total": 12.5, "is_paid": True, "lines": [], "code": 3, "day": "2026-11-30"},
+        {"total": None, "lines": [{"amount": None}], "more": {"any": 1}, "team": "desk"},
+    ],
+)
+def test_expected_values_that_an_answer_of_the_type_can_have_are_no_fault(expected: Json) -> None:
+    check_cases([metrics.json_match()], [case(expected)], Bill)
+
+
+@pytest.mark.parametrize("place", ["total", "Total"])
+def test_places_that_are_not_compared_may_have_any_value(place: str) -> None:
+    check_cases([metrics.json_match(ignore=(place,))], [case({place: "much"})], Bill)
 
 
 @pytest.mark.parametrize("expected", [" Desk", "DESK"])

@@ -224,11 +224,26 @@ class ChecksCases(Protocol):
     def check(self, case: Case) -> None: ...
 
 
-@runtime_checkable
-class NeedsTexts(Protocol):
-    """A metric that expects one of certain texts at places in the answer."""
+@attrs.frozen
+class Needed:
+    """What a metric expects at a place in the answer.
 
-    def needed_texts(self, case: Case) -> Iterable[tuple[reading.Path, Sequence[str]]]: ...
+    Attributes:
+        place: the place.
+        values: the values of which one is right.
+        is_typed: whether the text of a number is another value than the number.
+    """
+
+    place: reading.Path
+    values: Sequence[Json] = attrs.field(hash=False)
+    is_typed: bool = False
+
+
+@runtime_checkable
+class NeedsValues(Protocol):
+    """A metric that expects one of certain values at places in the answer."""
+
+    def needed(self, case: Case) -> Iterable[Needed]: ...
 
 
 # Attributes that metrics of users may have and need not have.
@@ -422,10 +437,10 @@ class AllOf(BaseMetric):
             if isinstance(metric, ChecksCases):
                 metric.check(case)
 
-    def needed_texts(self, case: Case) -> Iterator[tuple[reading.Path, Sequence[str]]]:
+    def needed(self, case: Case) -> Iterator[Needed]:
         for metric in self.asked_of(case):
-            if isinstance(metric, NeedsTexts):
-                yield from metric.needed_texts(case)
+            if isinstance(metric, NeedsValues):
+                yield from metric.needed(case)
 
     def judge(
         self, case: Case, answer: Answer, *, session: SessionProtocol | None = None
@@ -477,10 +492,10 @@ class ByCase(AllOf):
                 near = did_you_mean(name, names)
                 raise ConfigError(f"metrics: no metric has the name {shown(name)}{near}")
 
-    def needed_texts(self, case: Case) -> Iterator[tuple[reading.Path, Sequence[str]]]:
+    def needed(self, case: Case) -> Iterator[Needed]:
         for metric in self.asked_of(case):
-            if isinstance(metric, NeedsTexts) and metric.name not in self.inverted:
-                yield from metric.needed_texts(case)
+            if isinstance(metric, NeedsValues) and metric.name not in self.inverted:
+                yield from metric.needed(case)
 
     def together(self, verdicts: Sequence[Verdict]) -> Verdict:
         shares, reasons = [], []

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, TypeVar
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.evals.metrics.base import BaseMetric, ReferenceMetric, each_of
+from promptgraft.evals.metrics.base import BaseMetric, Needed, ReferenceMetric, each_of
 from promptgraft.evals.metrics.reading import (
     Folding,
     Path,
@@ -223,12 +223,12 @@ class JsonMatch(ReferenceMetric, JsonRules):
                 )
         return value
 
-    def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
+    def needed(self, case: Case) -> Iterator[Needed]:
         reference, begin = pruned(self.reference(case), self.ignore), parse_path(self.answer_path)
         for path in map(parse_path, self.paths or ("",)):
             for place, value in places(reference, path):
-                for inner, text in _texts_in(value):
-                    yield (*begin, *place, *inner), (text,)
+                for inner, leaf in _leaves(value):
+                    yield Needed((*begin, *place, *inner), (leaf,), is_typed=True)
 
     def found(self, answer: Answer) -> Json:
         return only(answer_data(answer, fenced=self.fenced), parse_path(self.answer_path))
@@ -254,11 +254,12 @@ class JsonMatch(ReferenceMetric, JsonRules):
         return self.verdict((total - wrong) / total, f"{wrong} of {total} values differ: {faults}")
 
 
-def _texts_in(value: Json, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    if isinstance(value, str):
+def _leaves(value: Json, path: Path = ()) -> Iterator[tuple[Path, Json]]:
+    """Yield the texts, numbers and truth values in a value, with their places."""
+    if value is not None and not isinstance(value, (dict, list)):
         yield path, value
     for place, member in _members(value, path).items():
-        yield from _texts_in(member, place)
+        yield from _leaves(member, place)
 
 
 def pruned(value: Json, ignore: tuple[str, ...]) -> Json:

@@ -14,14 +14,15 @@ import attrs
 from promptgraft.errors import ConfigError
 from promptgraft.evals.metrics.base import (
     ChecksCases,
-    NeedsTexts,
+    Needed,
+    NeedsValues,
     ends_case,
     is_hidden,
     judges_tools,
     reason,
     verdict_of,
 )
-from promptgraft.evals.metrics.reading import Folding, Path
+from promptgraft.evals.metrics.reading import Folding
 from promptgraft.evals.rows import CaseFaults, in_one_line
 from promptgraft.evals.types import (
     Answer,
@@ -38,7 +39,7 @@ from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.strict.checks import reaches
 from promptgraft.ground.text import clip, listed
-from promptgraft.prompt.fields import options_at
+from promptgraft.prompt.fields import misfit, options_at
 from promptgraft.runtime.session import SessionProtocol
 
 # Lengths in characters; a conversation has a reason for each of its turns.
@@ -127,13 +128,13 @@ def check_cases(
 ) -> None:
     """Raise one ``ConfigError`` that lists all cases that the metrics cannot judge.
 
-    A case is also refused if its expected text is not an option of ``output_type``. With
+    A case is also refused if no answer of ``output_type`` can have its expected values. With
     ``by_turn``, a metric needs to be able to judge only one turn of a conversation. With
     ``noted``, faults are added there and nothing is raised.
     """
     faults, cases = in_one_line() if noted is None else noted, tuple(cases)
     checking = [
-        (metric, metric.needed_texts if isinstance(metric, NeedsTexts) else None)
+        (metric, metric.needed if isinstance(metric, NeedsValues) else None)
         for metric in metrics
         if isinstance(metric, ChecksCases)
     ]
@@ -141,14 +142,14 @@ def check_cases(
     for case in cases:
         for fault in _hint_faults(case, metrics) if metrics else ():
             faults.add_of(case, fault)
-        for metric, needed_texts in checking:
+        for metric, needed in checking:
             played = by_turn or (case.recorded is not None and case.recorded.turns)
             if played and any(can_judge(metric, turn) for turn in turn_cases(case)):
                 continue
             try:
                 metric.check(case)
-                if needed_texts and case.recorded is None:
-                    _check_options(metric, needed_texts(case), output_type)
+                if needed and case.recorded is None:
+                    _check_values(metric, needed(case), output_type)
             except ConfigError as error:
                 field = "tools" if judges_tools(metric) else "expected"
                 faults.add_of(case, f"{error}{columns_hint(field)}")
@@ -184,14 +185,16 @@ def _hint_faults(case: Case, metrics: Sequence[Metric]) -> Iterator[str]:
             yield f"hints: expected a severity from P0 to P3, found {shown(severity[0][:-1])}"
 
 
-def _check_options(
-    metric: Metric, texts: Iterable[tuple[Path, Sequence[str]]], output_type: object
-) -> None:
-    """Raise a ``ConfigError`` if the output type of the prompt does not allow any of the texts."""
+def _check_values(metric: Metric, values: Iterable[Needed], output_type: object) -> None:
+    """Raise a ``ConfigError`` if no answer of the output type has the needed values."""
     fold = metric.fold if isinstance(metric, Folding) else _folded
-    for place, wanted_texts in texts:
-        options = options_at(output_type, [key for key in place if isinstance(key, str)])
-        if options and {*map(fold, options)}.isdisjoint(map(fold, wanted_texts)):
+    for needed in values:
+        keys = [key for key in needed.place if isinstance(key, str)]
+        if needed.is_typed and (why := misfit(output_type, keys, needed.values[0])):
+            raise ConfigError(f"metric `{metric.name}`: {why}")
+        options = options_at(output_type, keys)
+        wanted_texts = [value for value in needed.values if isinstance(value, str)]
+        if wanted_texts and options and {*map(fold, options)}.isdisjoint(map(fold, wanted_texts)):
             near = did_you_mean(wanted_texts[0], list(options))
             mend = ""
             if same := {_folded(option): option for option in options}.get(

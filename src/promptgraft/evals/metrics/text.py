@@ -12,11 +12,10 @@ from typing import ClassVar, Literal
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import BaseMetric, ReferenceMetric, each_of, held
+from promptgraft.evals.metrics.base import BaseMetric, Needed, ReferenceMetric, each_of, held
 from promptgraft.evals.metrics.patterns import StuckPatternError, hold_pattern, search
 from promptgraft.evals.metrics.reading import (
     Folding,
-    Path,
     check_library,
     difference,
     parse_path,
@@ -47,8 +46,8 @@ class Exact(ReferenceMetric, Folding):
     def reference(self, case: Case) -> tuple[str, ...]:
         return self.expected_texts(case)
 
-    def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
-        yield parse_path(self.answer_path), self.reference(case)
+    def needed(self, case: Case) -> Iterator[Needed]:
+        yield Needed(parse_path(self.answer_path), self.reference(case))
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         value = self.expected(case)

@@ -12,8 +12,8 @@ from unicodedata import normalize
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.metrics.base import BaseMetric, ReferenceMetric
-from promptgraft.evals.metrics.reading import Path, UnusableAnswerError, as_text, parse_path, quoted
+from promptgraft.evals.metrics.base import BaseMetric, Needed, ReferenceMetric
+from promptgraft.evals.metrics.reading import UnusableAnswerError, as_text, parse_path, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
 from promptgraft.ground.strict.checks import number, one_of
@@ -269,10 +269,10 @@ class Classification(ReferenceMetric):
         except UnusableAnswerError as error:
             raise self.lacking(case, f"has an unknown label as `expected`: {error}") from None
 
-    def needed_texts(self, case: Case) -> Iterator[tuple[Path, Sequence[str]]]:
+    def needed(self, case: Case) -> Iterator[Needed]:
         # Otherwise the whole text of an answer is not one of the labels.
         if not self.several and not self.within_text:
-            yield parse_path(self.answer_path), tuple(self.reference(case))
+            yield Needed(parse_path(self.answer_path), tuple(self.reference(case)))
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         expected, amount = self.reference(case), self._found(answer)
