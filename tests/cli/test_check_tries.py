@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -12,7 +13,8 @@ import pytest
 from cli.console import Console, Ended
 from promptgraft.cli.exits import ExitCode
 from promptgraft.evals import metrics
-from promptgraft.evals.types import Case, Turn
+from promptgraft.evals.types import Answer, Case, Turn
+from promptgraft.ground.serde import Json
 from promptgraft.project.checking import tried_metrics
 
 PROMPT = "# Job\n\nName the shelf: travel or cooking.\n\n# Note {#note .frozen}\n\n$note\n"
@@ -118,6 +120,20 @@ def test_a_metric_that_cannot_judge_is_a_fault_before_a_call(
     for command in ("eval", "optimize"):
         ended = shelf.console(command)
         assert (ended.code, why in ended.err) == (ExitCode.WRONG_USE, True), ended.err
+
+
+def test_a_metric_is_tried_on_cases_of_each_form() -> None:
+    def right(case: Case, answer: Answer) -> bool:
+        expected: Any = case.expected
+        return bool(answer.text == expected["team"].lower())
+
+    forms: list[Json] = [{"team": "Roads"}, {"team": "Roads"}, {"team": None}, {"queue": "Waste"}]
+    cases = [Case(id=f"c{n}", input="Hi", expected=value) for n, value in enumerate(forms)]
+    for last, why in ((2, ""), (3, "case `c2`: AttributeError"), (4, "case `c2`: AttributeError")):
+        trial = tried_metrics([metrics.python(function=right)], cases[:last])
+        assert [why in fault for fault in trial.faults] == [True] * bool(why), last
+    [why] = tried_metrics([metrics.python(function=right)], [*cases[:2], cases[3]]).faults
+    assert "case `c3`: KeyError: 'team'" in why
 
 
 def test_a_metric_that_fails_on_one_of_both_answers_is_a_warning(shelf: Shelf) -> None:

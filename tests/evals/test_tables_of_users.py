@@ -54,7 +54,7 @@ def test_several_columns_make_an_object_of_what_is_expected(tmp_path: Path) -> N
     assert [case.expected for case in cases] == [
         {"total": 12.5, "paid": True, "postcode": "01067", "account": "11", "tags": ["x"]},
         {"total": 3, "paid": False, "postcode": "10115", "account": "12", "tags": []},
-        {"paid": True, "postcode": "80331"},
+        {"total": None, "paid": True, "postcode": "80331", "account": None, "tags": None},
     ]
 
 
@@ -68,14 +68,14 @@ def test_columns_of_what_is_expected_may_get_other_names(tmp_path: Path) -> None
     assert [case.expected for case in cases] == [
         {"vendor": "Acme", "total": 12.5},
         {"vendor": "Bolt", "total": 3},
-        {"vendor": "Acme"},
+        {"vendor": "Acme", "total": None},
     ]
 
 
 def test_what_is_expected_in_several_columns_of_objects_keeps_its_types() -> None:
-    rows = [{"q": "a", "out": {"n": "1", "x": 2}}, {"q": "b", "out": {"n": None}}]
+    rows = [{"q": "a", "out": {"n": "1", "x": 2}}, {"q": "b", "out": {"n": ""}}, {"q": "c"}]
     cases = Dataset.of(rows, input="q", label=["out.n", "out.x"])
-    assert [case.expected for case in cases] == [{"n": "1", "x": 2}, None]
+    assert [case.expected for case in cases] == [{"n": "1", "x": 2}, {"n": "", "x": None}, None]
 
 
 @pytest.mark.parametrize("cell", ["1e999", "0x1F", "1_000", "12,50", "NaN", "null", '"5"', "007"])

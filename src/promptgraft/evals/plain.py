@@ -249,9 +249,11 @@ class PlainReader:
         if self._answers:
             self._lacking -= value.keys()
             answer = self._chosen(node, self._answers, "expected")
-            conversation["expected"] = {
-                name: member for name, member in answer.items() if member not in (None, "")
-            } or None
+            if self._cells:
+                answer = {name: None if cell == "" else cell for name, cell in answer.items()}
+            # A name without a value stays, because functions of users read it.
+            is_there = any(member is not None for member in answer.values())
+            conversation["expected"] = answer if is_there else None
         self._has_expected = self._has_expected or conversation["expected"] is not None
         input_value = nodes["input"].value if "input" in nodes else None
         value_given: Input = last.user
@@ -431,14 +433,13 @@ class PlainReader:
         names = {
             key: name or (key.rpartition(".")[2] if key in self._paths.nested else key)
             for key, name in columns.items()
-            if key in value
         }
         taken = Counter(names.values())
         for key, name in names.items():
             if taken[name] > 1:
                 node.member(key).fault(f"another column of `{field}` is called {shown(name)}, too")
         return {
-            name: _json_of(str(value[key])) if key in self._typed else value[key]
+            name: _json_of(str(value[key])) if key in self._typed else value.get(key)
             for key, name in names.items()
         }
 

@@ -74,7 +74,7 @@ class Checked:
 
 
 def try_metrics(project: Project) -> Trial:
-    """Try the metrics of a project on an empty and on an expected answer; see ``Trial``.
+    """Try the metrics of a project on empty and expected answers; see ``Trial``.
 
     ``optimize`` and ``eval`` do the same before the first paid call.
 
@@ -427,33 +427,48 @@ class Trial:
 
 
 def tried_metrics(metrics: Sequence[Metric], cases: Iterable[Case]) -> Trial:
-    """Call each metric on an empty answer and on the expected one of a case that it can judge.
+    """Call each metric on an empty answer and on the expected one of cases that it can judge.
 
+    They are one of each form, since what fails is often a key or a value that some cases lack.
     Metrics that ask a model are not called.
     """
     chosen = tuple(cases)
+    of_each_form = dict[str, Case]()
+    for case in filter(_is_plain, chosen):
+        of_each_form.setdefault(_form([case.input, case.expected]), case)
     faults, warnings, unchecked = list[str](), list[str](), list[str]()
     for metric in metrics:
         if asks_models(metric):
             unchecked.append(f"metric `{metric.name}` asks a model")
             continue
-        case = next((case for case in chosen if _is_plain(case) and can_judge(metric, case)), None)
-        if case is None:
+        judged = [case for case in of_each_form.values() if can_judge(metric, case)][:_MOST_TRIED]
+        if not judged:
             why = "no case shows its expected answer"
             if chosen and all(case.turns for case in chosen):
                 why = "all cases have several turns, and it is tried on single questions only"
             unchecked.append(f"metric `{metric.name}`: {why}")
             continue
-        empty = _fault(metric, case, "")
-        expected = _fault(metric, case, case.expected)
-        if empty and expected:
-            faults.append(expected)
-        elif empty or expected:
+        trials = [[_fault(metric, case, said) for said in ("", case.expected)] for case in judged]
+        if always := [expected for empty, expected in trials if empty and expected]:
+            faults.append(always[0])
+        elif failed := [(empty, expected) for empty, expected in trials if empty or expected]:
+            empty, expected = failed[0]
             what = "an empty answer" if empty else "the expected answer"
             warnings.append(f"fails on {what}, and such an answer ends a run: {empty or expected}")
         else:
-            warnings.extend(_of_letters(metric, case, chosen))
+            warnings.extend(_of_letters(metric, judged[0], chosen))
     return Trial(faults=tuple(faults), warnings=tuple(warnings), unchecked=tuple(unchecked))
+
+
+_MOST_TRIED = 4
+"""Cases on which a metric is tried, which may be slow."""
+
+
+def _form(value: object) -> str:
+    """Return the keys of a value and the types of what is in it, as a text."""
+    if isinstance(value, dict):
+        return str(sorted((key, _form(member)) for key, member in value.items()))
+    return str([*map(_form, value)]) if isinstance(value, (list, tuple)) else type(value).__name__
 
 
 def _is_plain(case: Case) -> bool:
