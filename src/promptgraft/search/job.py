@@ -293,7 +293,7 @@ class OptimizationJob:
         job. Tools, the function of ``Texts``, agents, BAML functions and the feedback function are
         really called, including any judge that the latter asks.
         """
-        from promptgraft.adapters.offline.dry import DryAdapter
+        from promptgraft.adapters.offline import DryAdapter
 
         offline, task = DryAdapter(), self.context.adapter
         # A stop file may be meant for the real run, and a run removes the one that it finds.

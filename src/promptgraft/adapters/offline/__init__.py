@@ -88,7 +88,15 @@ class OfflineAdapter(FreeAdapter):
 
     def answer_freely(self, rendered: RenderedPrompt[object]) -> str:
         """Refuse a prompt for an answer without a form, with a ``ConfigError``."""
-        raise unserved(rendered)
+        kind = rendered.output_type
+        wanted = "free text" if kind in (str, None) else f"an answer of type `{type_name(kind)}`"
+        raise ConfigError(
+            f"the embedded offline model does not serve `{rendered.ns}/{rendered.key}`: it answers "
+            "with one of several choices, with the fields of a class, or by calling tools, and "
+            f"this prompt wants {wanted}; list the answers (`output: {{choices: [yes, no]}}` in "
+            "the front matter of Markdown, `output_type=Literal[...]` in Python), or name the "
+            "model of a provider, such as `openai/MODEL`"
+        )
 
     def nothing_learned(self, replies: Iterable[str]) -> str:
         """Return the most frequent reason of replies for learning nothing; empty for none."""
@@ -122,6 +130,22 @@ class OfflineAdapter(FreeAdapter):
             text = self.answer_freely(rendered)
         session.dispatch(free_call(self.identity))
         return answered(rendered, text, session=session)
+
+
+class DryAdapter(OfflineAdapter):
+    """Answers prompts for free text with their inputs, so that all around the model is tried."""
+
+    def answer_freely(self, rendered: RenderedPrompt[object]) -> str:
+        """Return the values of the placeholders of a prompt, or its text if it has none.
+
+        Raises:
+            ConfigError: the prompt wants another type.
+        """
+        if rendered.output_type not in (str, None):
+            return super().answer_freely(rendered)
+        segments = (segment for section in rendered.sections for segment in section.segments)
+        values = [segment.text for segment in segments if segment.placeholder is not None]
+        return "\n".join(values) or rendered.text
 
 
 def _asks(rendered: RenderedPrompt[object]) -> bool:
@@ -160,18 +184,3 @@ def _read(segment: Segment, rendered: RenderedPrompt[object]) -> Segment:
 def _has_form(rendered: RenderedPrompt[object]) -> bool:
     kind = rendered.output_type
     return bool(rendered.tools or fields_of(kind) or options_of(kind))
-
-
-def unserved(rendered: RenderedPrompt[object]) -> ConfigError:
-    """Return the error for a prompt that the embedded model does not serve."""
-    return ConfigError(
-        f"the embedded offline model does not serve `{rendered.ns}/{rendered.key}`: it answers "
-        "with one of several choices, with the fields of a class, or by calling tools, and this "
-        f"prompt wants {_wanted(rendered.output_type)}; list the answers (`output: {{choices: "
-        "[yes, no]}` in the front matter of Markdown, `output_type=Literal[...]` in Python), or "
-        "name the model of a provider, such as `openai/MODEL`"
-    )
-
-
-def _wanted(kind: object) -> str:
-    return "free text" if kind in (str, None) else f"an answer of type `{type_name(kind)}`"

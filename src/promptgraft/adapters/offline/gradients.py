@@ -43,16 +43,8 @@ class _Wrong:
     line: str
 
 
-class _Shown:
-    """The blocks of a question, by their headings."""
-
-    def __init__(self, text: str) -> None:
-        self.blocks = list(questions.read_blocks(text))
-
-    def titled(self, title: str) -> questions.Block:
-        return next(
-            (block for block in self.blocks if block.title == title), questions.Block(title)
-        )
+class _Shown(questions.Shown):
+    """The blocks of a question, with the wrong values that reasons name."""
 
     def wrong(self, title: str) -> Iterator[_Wrong]:
         """Yield the wrong values named by the reasons below a heading."""

@@ -138,9 +138,20 @@ class Block:
         return [text for _, text in self.fenced]
 
 
+class Shown:
+    """The blocks of a question, by their headings."""
+
+    def __init__(self, text: str) -> None:
+        self.blocks = tuple(_read_blocks(text))
+
+    def titled(self, title: str) -> Block:
+        """Return the block below a heading; an empty one of level 0 if there is none."""
+        return next((block for block in self.blocks if block.title == title), Block(title))
+
+
 def prompts_in(text: str) -> list[str]:
     """Return ``namespace/key`` of the prompts of a graph that a reflection prompt asks about."""
-    lines = next(block.lines for block in read_blocks(text) if block.title == "current text")
+    lines = Shown(text).titled("current text").lines
     names = [match[2].partition("#") for match in map(MARK.match, lines) if match]
     return list(dict.fromkeys(prompt for prompt, sign, _ in names if sign))
 
@@ -155,11 +166,8 @@ def read_question(text: str, prompt: str = "") -> Question:
     Raises:
         ConfigError: it does not show the current text.
     """
-    blocks = tuple(read_blocks(text))
-
-    def titled(title: str) -> Block:
-        return next((block for block in blocks if block.title == title), Block(title))
-
+    shown = Shown(text)
+    titled = shown.titled
     current_block = titled("current text")
     if not current_block.level:
         raise ConfigError(
@@ -172,7 +180,7 @@ def read_question(text: str, prompt: str = "") -> Question:
     marks = {match[1] for match in marked if match[2].startswith(f"{prompt}#")}
     examples = [
         block
-        for block in blocks
+        for block in shown.blocks
         if block.level == _EXAMPLE_LEVEL and (not prompt or _is_made_with(marks, block))
     ]
     expected = titled("expected answers")
@@ -206,7 +214,7 @@ def _is_made_with(marks: Collection[str], example: Block) -> bool:
     return any(mark in marks for step in steps for mark in step[1].split(", "))
 
 
-def read_blocks(text: str) -> Iterator[Block]:
+def _read_blocks(text: str) -> Iterator[Block]:
     """Yield the text before the first heading, then a block per heading."""
     block = Block("")
     fence, label = "", ""

@@ -18,8 +18,8 @@ from promptgraft.adapters.offline.questions import (
     Case,
     Field,
     Question,
+    Shown,
     prompts_in,
-    read_blocks,
     read_question,
 )
 from promptgraft.adapters.offline.words import (
@@ -436,7 +436,7 @@ def _edits(parts: Sequence[MarkedPart], habits: Habits) -> Iterator[Json]:
 def _parts(text: str, question: Question, prompt: str = "") -> Iterator[MarkedPart]:
     """Yield the parts that are shown, of a graph those of one prompt."""
     prefix = prompt and f"{prompt}#"
-    block = next(block for block in read_blocks(text) if block.title == "current text")
+    block = Shown(text).titled("current text")
     texts = dict(reversed(block.fenced))
     pieces = {match: piece for piece in _PIECES.split(block.prose) if (match := MARK.match(piece))}
     matches = {match[1]: match for match in pieces if match[2].startswith(prefix)}
