@@ -43,8 +43,7 @@ from promptgraft.ground.notebook import (
     first_rows,
 )
 from promptgraft.runs import RunFolder, RunRecord, RunSummary, State
-from promptgraft.search.events import CandidateAdded, RunStarted
-from promptgraft.search.notices import RunPlanned
+from promptgraft.search.events import CandidateAdded, RunPlanned, RunStarted
 
 MARKUP = "<script>alert(1)</script></pre></td>\"'><img src=x onerror=alert(1)>&amp;"
 HOSTILE = f"{MARKUP}\x1b[31m\x00\u202eevil"

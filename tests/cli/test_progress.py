@@ -27,16 +27,20 @@ from promptgraft.runtime import EventBus
 from promptgraft.runtime.session import CallsInFlight
 from promptgraft.search import RejectionReason
 from promptgraft.search.events import (
+    CallWaits,
     CandidateAdded,
     CandidateScored,
+    Event,
     MergeAccepted,
     MergeRejected,
     MutationAccepted,
     MutationRejected,
     RunEnded,
+    RunPlanned,
+    RunProgress,
     RunStarted,
+    Unknown,
 )
-from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, Unknown
 from promptgraft.search.verdict import HeldOut, RunVerdict
 
 TITLE = "promptgraft demo, [bold]embedded[/bold] offline model"

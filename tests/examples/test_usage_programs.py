@@ -50,7 +50,7 @@ from promptgraft.overrides import (
 from promptgraft.runtime import SessionProtocol
 from promptgraft.runtime.session import CallsInFlight
 from promptgraft.search import OptimizationContext, PersistenceScope
-from promptgraft.search.notices import QuestionAsked
+from promptgraft.search.events import QuestionAsked
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FIRST = EXAMPLES / "first_steps" / "first_steps.py"

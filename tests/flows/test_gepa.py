@@ -49,8 +49,7 @@ from promptgraft.prompt import TaskExamplesSection
 from promptgraft.runtime import EventBus
 from promptgraft.runtime.session import CallsInFlight
 from promptgraft.search.answers import record_from_json
-from promptgraft.search.events import RolloutCompleted
-from promptgraft.search.notices import Working
+from promptgraft.search.events import RolloutCompleted, Working
 from promptgraft.search.stopping import StopReason
 from promptgraft.targets.judging import feedback_from
 from promptgraft.targets.part_kinds import GenerationModule

@@ -22,7 +22,7 @@ from promptgraft.runs.report.data import gather
 from promptgraft.runs.report.drawings import graph_view
 from promptgraft.runs.report.page import render
 from promptgraft.runtime.session import EventBus
-from promptgraft.search.notices import Working
+from promptgraft.search.events import Working
 from promptgraft.search.round_events import StepBlamed
 from runs.toy_runs import carry_out, files_of, new_folder
 

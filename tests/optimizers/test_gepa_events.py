@@ -35,7 +35,7 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, Session
 from promptgraft.runtime.session import CallsInFlight, publishing
 from promptgraft.search import RejectionReason, StopReason
-from promptgraft.search.notices import NewBest, QuestionAsked, RoundStarted, RunPlanned
+from promptgraft.search.events import NewBest, QuestionAsked, RoundStarted, RunPlanned
 from promptgraft.targets.types import plain_changes
 
 

@@ -57,7 +57,7 @@ from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import RunHistory
 from promptgraft.runtime import Cancellation, EventBus, Session, SessionProtocol
 from promptgraft.search import RejectionReason, StopReason
-from promptgraft.search.notices import Event
+from promptgraft.search.events import Event
 from promptgraft.search.stopping import MaxProposals, TargetScore
 from promptgraft.search.validation import Racing
 from settings_leaves import evolved

@@ -22,8 +22,15 @@ from promptgraft.runs import list_runs
 from promptgraft.runs.event_file import EventFile, EventLines, RunEvent, read_lines
 from promptgraft.runs.folder import make_run
 from promptgraft.runs.recorder import Recorder
-from promptgraft.search.events import MutationProposed, RolloutCompleted
-from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, Working
+from promptgraft.search.events import (
+    CallWaits,
+    Event,
+    MutationProposed,
+    RolloutCompleted,
+    RunPlanned,
+    RunProgress,
+    Working,
+)
 from promptgraft.targets.types import RolloutRecord
 from runs.toy_runs import make_job, new_folder
 

@@ -25,9 +25,11 @@ from promptgraft.runs import RunHistory, read_run
 from promptgraft.runs.event_file import EventLines, RunEvent, decoded, encoded
 from promptgraft.runtime import EventBus
 from promptgraft.search.events import (
+    CallWaits,
     CandidateAdded,
     CandidateScored,
     CaseTaught,
+    Event,
     ExampleGenerated,
     MergeAccepted,
     MergeAttempted,
@@ -35,22 +37,18 @@ from promptgraft.search.events import (
     MutationAccepted,
     MutationProposed,
     MutationRejected,
-    RolloutCompleted,
-    RunEnded,
-    RunStarted,
-)
-from promptgraft.search.ledger import LedgerEntry
-from promptgraft.search.notices import (
-    CallWaits,
-    Event,
     NewBest,
+    RolloutCompleted,
     RoundStarted,
+    RunEnded,
     RunPlanned,
     RunProgress,
+    RunStarted,
     StopFileRemoved,
     Unknown,
     Working,
 )
+from promptgraft.search.ledger import LedgerEntry
 from promptgraft.search.round_events import (
     Blame,
     Decided,

@@ -31,8 +31,7 @@ from promptgraft.runs.event_file import read_lines
 from promptgraft.runs.folder import make_run, read_document
 from promptgraft.runs.reading import follow
 from promptgraft.runs.recorder import write_missing
-from promptgraft.search.events import RunStarted
-from promptgraft.search.notices import Unknown
+from promptgraft.search.events import RunStarted, Unknown
 from promptgraft.search.validation import Racing
 from promptgraft.targets.types import plain_changes
 from runs.toy_runs import (

@@ -14,12 +14,13 @@ from jobs.job_world import work_off
 from promptgraft.runs.event_file import encoded
 from promptgraft.search.events import (
     CandidateAdded,
+    Event,
     MutationAccepted,
     MutationProposed,
     MutationRejected,
+    RunPlanned,
     RunStarted,
 )
-from promptgraft.search.notices import Event, RunPlanned
 from promptgraft.service.jobs import Job, JobManager
 from promptgraft.service.jobs.lines import OF_THE_RUN, JobLine, LineKind
 from promptgraft.service.jobs.rows import JobRows

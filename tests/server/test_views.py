@@ -12,8 +12,7 @@ from msgspec import UnsetType
 from sqlalchemy import Connection, update
 
 from jobs.job_world import work_off
-from promptgraft.search.events import CandidateAdded
-from promptgraft.search.notices import Event
+from promptgraft.search.events import CandidateAdded, Event
 from promptgraft.service.jobs import Job, JobManager, Worker
 from promptgraft.service.jobs.lines import JobLine, LineKind
 from promptgraft.service.jobs.rows import JobRows

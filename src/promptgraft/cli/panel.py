@@ -30,7 +30,7 @@ from promptgraft.ground.text import (
     visible_line,
 )
 from promptgraft.runs import RunHistory
-from promptgraft.search.notices import Event
+from promptgraft.search.events import Event
 
 _WIDEST = 76
 _SECONDS_BETWEEN_FRAMES = 0.1

@@ -29,7 +29,7 @@ from promptgraft.ground.text import (
 from promptgraft.runs import RunHistory
 from promptgraft.runs.event_file import EventLines, encoded, encoded_json
 from promptgraft.search import events
-from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, StopFileRemoved
+from promptgraft.search.events import CallWaits, Event, RunPlanned, RunProgress, StopFileRemoved
 from promptgraft.search.place import DOING, QUESTIONS, ROUNDS, Phase
 from promptgraft.search.stopping import stop_sentence
 

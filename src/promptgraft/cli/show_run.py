@@ -21,8 +21,7 @@ from promptgraft.runs.folder import read_document
 from promptgraft.runs.history import shown_mean
 from promptgraft.runs.pages import reasons_of
 from promptgraft.runs.reading import questions_of, summarize
-from promptgraft.search.events import CandidateAdded
-from promptgraft.search.notices import Event
+from promptgraft.search.events import CandidateAdded, Event
 from promptgraft.search.scores import mean_score
 from promptgraft.targets.part_kinds import changes_in_words
 

@@ -38,8 +38,7 @@ from promptgraft.runs import RunFolder
 from promptgraft.runs.event_file import encoded_json
 from promptgraft.runs.folder import RUN_ID, VERSION, read_document
 from promptgraft.search import round_events
-from promptgraft.search.events import CaseTaught
-from promptgraft.search.notices import Event
+from promptgraft.search.events import CaseTaught, Event
 
 _MOST_BYTES = 64_000_000
 _META_PROMPTS = "promptgraft"

@@ -40,7 +40,7 @@ from promptgraft.runs.reading import summarize
 from promptgraft.runs.recorder import recorded
 from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search import OptimizationJob, RunPlan, RunResult
-from promptgraft.search.notices import Working
+from promptgraft.search.events import Working
 from promptgraft.search.plan import SeenAnswers, SeenUse
 from promptgraft.search.scores import weights_of
 from promptgraft.search.settings import Size

@@ -26,9 +26,11 @@ from promptgraft.ground.serde import Json, parse_json
 from promptgraft.runs.history import RunHistory
 from promptgraft.runtime.session import CallsInFlight
 from promptgraft.search.events import (
+    CallWaits,
     CandidateAdded,
     CandidateScored,
     CaseTaught,
+    Event,
     ExampleGenerated,
     MergeAccepted,
     MergeAttempted,
@@ -36,17 +38,13 @@ from promptgraft.search.events import (
     MutationAccepted,
     MutationProposed,
     MutationRejected,
-    RolloutCompleted,
-    RunEnded,
-    RunStarted,
-)
-from promptgraft.search.notices import (
-    CallWaits,
-    Event,
     NewBest,
+    RolloutCompleted,
     RoundStarted,
+    RunEnded,
     RunPlanned,
     RunProgress,
+    RunStarted,
     StopFileRemoved,
     Unknown,
     Working,

@@ -18,7 +18,7 @@ from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json, unstructure
 from promptgraft.ground.text import score
 from promptgraft.search import events, round_events
-from promptgraft.search.notices import CallWaits, Event, RunPlanned, RunProgress, Working
+from promptgraft.search.events import CallWaits, Event, RunPlanned, RunProgress, Working
 from promptgraft.search.place import Place
 from promptgraft.search.scores import Score
 

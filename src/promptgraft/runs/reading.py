@@ -31,8 +31,14 @@ from promptgraft.runs.folder import RUN_ID, RunFolder, field_of, field_or_none, 
 from promptgraft.runs.history import RunHistory, StepCandidates, shown_mean
 from promptgraft.search.answers import record_from_json
 from promptgraft.search.call_log import CallLog
-from promptgraft.search.events import CandidateAdded, CandidateScored, RunEnded
-from promptgraft.search.notices import Event, RunPlanned, RunProgress
+from promptgraft.search.events import (
+    CandidateAdded,
+    CandidateScored,
+    Event,
+    RunEnded,
+    RunPlanned,
+    RunProgress,
+)
 from promptgraft.search.place import QUESTIONS, Phase, Place
 from promptgraft.search.stopping import is_early, stop_sentence
 from promptgraft.search.verdict import HeldOut, RunVerdict

@@ -36,8 +36,8 @@ from promptgraft.runs.folder import (
 from promptgraft.runs.reading import base_of, summarize
 from promptgraft.runtime.session import EventBus
 from promptgraft.search import events
+from promptgraft.search.events import Event, QuestionAsked
 from promptgraft.search.job import OptimizationJob
-from promptgraft.search.notices import Event, QuestionAsked
 from promptgraft.search.round_events import RoundEnded, RoundEvent
 from promptgraft.search.stopping import StopFile
 from promptgraft.targets.types import Candidate, Change, read_changes

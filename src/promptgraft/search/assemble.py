@@ -22,10 +22,9 @@ from promptgraft.search.answers import Answers, Repeated, Working
 from promptgraft.search.batches import AnswerSources
 from promptgraft.search.calls import Calls
 from promptgraft.search.driver import Driver
-from promptgraft.search.events import Emit, RunStarted
+from promptgraft.search.events import Emit, RunStarted, StopFileRemoved
+from promptgraft.search.events import Working as WorkingNotice
 from promptgraft.search.ledger import Ledger, RolloutBudget
-from promptgraft.search.notices import StopFileRemoved
-from promptgraft.search.notices import Working as WorkingNotice
 from promptgraft.search.place import Place
 from promptgraft.search.plan import RunPlan
 from promptgraft.search.planning import plan_run

@@ -29,7 +29,7 @@ from promptgraft.search.answers import (
     record_to_json,
 )
 from promptgraft.search.asks import Question, Reply, Rollouts
-from promptgraft.search.notices import QuestionAsked
+from promptgraft.search.events import QuestionAsked
 from promptgraft.search.place import MINIBATCHES, Place
 from promptgraft.search.reflection import ShownImages
 from promptgraft.search.scores import Scorer

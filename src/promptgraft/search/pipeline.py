@@ -22,7 +22,7 @@ import attrs
 from promptgraft.errors import BudgetExhaustedError, PromptgraftError
 from promptgraft.search import asks
 from promptgraft.search.algorithm import Kit
-from promptgraft.search.notices import RoundStarted
+from promptgraft.search.events import RoundStarted
 from promptgraft.search.stopping import RunStoppedError, StopReason, is_orderly
 from promptgraft.search.validation import PoolEntry, Validator
 

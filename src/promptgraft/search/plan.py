@@ -15,8 +15,8 @@ from promptgraft.ground.notebook import Card, Shown, Table
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import counted, dollars, model_in_words, number_or_unknown, short_count
 from promptgraft.runtime.session import ZERO
+from promptgraft.search.events import RunPlanned
 from promptgraft.search.ledger import Ledger, money
-from promptgraft.search.notices import RunPlanned
 from promptgraft.search.settings import Affordable
 
 

@@ -9,7 +9,7 @@ import attrs
 from promptgraft.evals.causes import unusable
 from promptgraft.ground.serde import HexDigest
 from promptgraft.ground.strict.checks import reaches
-from promptgraft.search.events import CandidateAdded, CandidateScored, Emit
+from promptgraft.search.events import CandidateAdded, CandidateScored, Emit, NewBest
 from promptgraft.search.frontier import (
     Cover,
     Frontier,
@@ -19,7 +19,6 @@ from promptgraft.search.frontier import (
     means_of,
 )
 from promptgraft.search.ledger import Ledger
-from promptgraft.search.notices import NewBest
 from promptgraft.search.scores import (
     UNSCORED,
     Objectives,

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from promptgraft.search.notices import Event
+from promptgraft.search.events import Event
 from promptgraft.search.scores import Score
 
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from promptgraft.search.events import RolloutCompleted as GepaRolloutCompleted
     from promptgraft.search.events import RunEnded as GepaOptimizationCompleted
     from promptgraft.search.events import RunStarted as GepaOptimizationStarted
-    from promptgraft.search.notices import StopFileRemoved as GepaStopFileRemoved
-    from promptgraft.search.notices import Working as GepaWorking
+    from promptgraft.search.events import StopFileRemoved as GepaStopFileRemoved
+    from promptgraft.search.events import Working as GepaWorking
     from promptgraft.search.result import GeneratedTaskExample
     from promptgraft.search.result import RunResult as GepaResult
     from promptgraft.search.settings import ToolExampleTarget

@@ -26,9 +26,8 @@ from promptgraft.ground.text import listed, score
 from promptgraft.search.acceptance import Rejections
 from promptgraft.search.algorithm import BaseSearch, Kit
 from promptgraft.search.asks import Asking, Checkpoint, Records, Rollouts, Standing
-from promptgraft.search.events import MutationAccepted
+from promptgraft.search.events import MutationAccepted, RoundStarted
 from promptgraft.search.leak_guard import AnswerGuard
-from promptgraft.search.notices import RoundStarted
 from promptgraft.search.population import Seen
 from promptgraft.search.result import RunResult
 from promptgraft.search.round_events import (

@@ -57,7 +57,7 @@ from promptgraft.runtime.event_loop import awaited, beside
 from promptgraft.runtime.session import EventBus
 from promptgraft.search import OptimizationContext, OptimizationJob, RunConfig, events
 from promptgraft.search.cases import Judging, data_settings
-from promptgraft.search.notices import QuestionAsked, RoundStarted
+from promptgraft.search.events import QuestionAsked, RoundStarted
 from promptgraft.search.place import Place
 from promptgraft.search.settings import Data, Limits
 from promptgraft.search.stopping import RunState, StopFile, Stopper

@@ -19,7 +19,7 @@ from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.strict import structure
 from promptgraft.overrides.parts.validation import check_key, check_tag
 from promptgraft.runs.event_file import decoded, encoded_json
-from promptgraft.search.notices import Event
+from promptgraft.search.events import Event
 from promptgraft.service.database import DatabaseError
 from promptgraft.service.jobs.approvals import ApprovalNeededError, MoveRequest, ProtectedTag
 from promptgraft.service.jobs.datasets import DatasetRevision, encoded, text_of

@@ -10,7 +10,7 @@ from typing import Self
 
 from promptgraft.errors import DeadlineExceededError
 from promptgraft.ground.serde import Json
-from promptgraft.search.notices import Event
+from promptgraft.search.events import Event
 from promptgraft.service.jobs.approvals import MoveRequest, ProtectedTag
 from promptgraft.service.jobs.datasets import DatasetRevision
 from promptgraft.service.jobs.promoting import Expected

@@ -16,7 +16,7 @@ from promptgraft.project import Project, load_project
 from promptgraft.project.other_cases import cases_for, rows_in
 from promptgraft.project.python_source import beside
 from promptgraft.runs.event_file import decoded_or_damaged
-from promptgraft.search.notices import Event
+from promptgraft.search.events import Event
 from promptgraft.search.plan import RunPlan
 from promptgraft.service.database import Database
 from promptgraft.service.jobs import preparing

@@ -14,8 +14,8 @@ from promptgraft.errors import DataFormatError, JournalCorruptError, LeaseLostEr
 from promptgraft.ground.clock import Clock
 from promptgraft.runs.event_file import EventLines, decoded, encoded, is_same
 from promptgraft.runtime import Cancellation
+from promptgraft.search.events import Event, RunProgress
 from promptgraft.search.ledger import money
-from promptgraft.search.notices import Event, RunProgress
 from promptgraft.service.database import Database, DatabaseError
 from promptgraft.service.jobs.lines import (
     OF_THE_RUN,

@@ -15,8 +15,7 @@ from promptgraft.runs.event_file import DAMAGED, decoded_or_damaged
 from promptgraft.runs.history import RunHistory
 from promptgraft.runs.report.data import ReportData, ReportSteps, RunUse
 from promptgraft.runs.report.page import VERDICTS
-from promptgraft.search.events import CandidateAdded
-from promptgraft.search.notices import Event, Unknown
+from promptgraft.search.events import CandidateAdded, Event, Unknown
 from promptgraft.search.verdict import RunVerdict
 from promptgraft.service.jobs import Job, JobManager, JobState
 from promptgraft.service.jobs.reporting import run_lines
