@@ -43,7 +43,7 @@ class _Wrong:
     line: str
 
 
-class _Shown(questions.Shown):
+class _Shown(questions.Blocks):
     """The blocks of a question, with the wrong values that reasons name."""
 
     def wrong(self, title: str) -> Iterator[_Wrong]:

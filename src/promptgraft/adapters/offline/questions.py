@@ -138,7 +138,7 @@ class Block:
         return [text for _, text in self.fenced]
 
 
-class Shown:
+class Blocks:
     """The blocks of a question, by their headings."""
 
     def __init__(self, text: str) -> None:
@@ -151,7 +151,7 @@ class Shown:
 
 def prompts_in(text: str) -> list[str]:
     """Return ``namespace/key`` of the prompts of a graph that a reflection prompt asks about."""
-    lines = Shown(text).titled("current text").lines
+    lines = Blocks(text).titled("current text").lines
     names = [match[2].partition("#") for match in map(MARK.match, lines) if match]
     return list(dict.fromkeys(prompt for prompt, sign, _ in names if sign))
 
@@ -166,7 +166,7 @@ def read_question(text: str, prompt: str = "") -> Question:
     Raises:
         ConfigError: it does not show the current text.
     """
-    shown = Shown(text)
+    shown = Blocks(text)
     titled = shown.titled
     current_block = titled("current text")
     if not current_block.level:

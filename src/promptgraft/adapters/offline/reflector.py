@@ -15,10 +15,10 @@ from promptgraft.adapters.offline.learner import ATTENTION, learn, names_of
 from promptgraft.adapters.offline.questions import (
     AT_MOST,
     MARK,
+    Blocks,
     Case,
     Field,
     Question,
-    Shown,
     prompts_in,
     read_question,
 )
@@ -436,7 +436,7 @@ def _edits(parts: Sequence[MarkedPart], habits: Habits) -> Iterator[Json]:
 def _parts(text: str, question: Question, prompt: str = "") -> Iterator[MarkedPart]:
     """Yield the parts that are shown, of a graph those of one prompt."""
     prefix = prompt and f"{prompt}#"
-    block = Shown(text).titled("current text")
+    block = Blocks(text).titled("current text")
     texts = dict(reversed(block.fenced))
     pieces = {match: piece for piece in _PIECES.split(block.prose) if (match := MARK.match(piece))}
     matches = {match[1]: match for match in pieces if match[2].startswith(prefix)}
