@@ -37,24 +37,24 @@ def parse_reply(reply: str, *, tag: str = TEXT_TAG, finish_reason: str = "stop")
             or its text is empty or contains unusable characters.
     """
     if finish_reason in _CUT_OFF:
-        raise _unreadable("the reply was cut off before its end; write a shorter text")
+        raise unreadable("the reply was cut off before its end; write a shorter text")
     text = answer_text(reply)
     blocks_read, is_open = blocks(text)
     if is_open:
-        raise _unreadable("the reply's fenced block does not end; close it with the same fence")
+        raise unreadable("the reply's fenced block does not end; close it with the same fence")
     chosen = [block for block in blocks_read if block.info.lower() == tag] or blocks_read
     bare = text.strip()
     if not chosen and tag == JSON_TAG and bare.startswith("{") and bare.endswith("}"):
         return _checked(bare)
     if not chosen:
-        raise _unreadable(f"the reply has no fenced block; open one with ```{tag}")
+        raise unreadable(f"the reply has no fenced block; open one with ```{tag}")
     if len(chosen) > 1:
-        raise _unreadable(
+        raise unreadable(
             f"the reply has {len(chosen)} blocks that may be the text; reply with one, and open "
             "it with more backticks than the text itself uses"
         )
     if any(not block.info for block in blocks_read[blocks_read.index(chosen[0]) + 1 :]):
-        raise _unreadable(
+        raise unreadable(
             "it is not clear where the text ends; open the block with more backticks than the "
             "text itself uses"
         )
@@ -110,12 +110,12 @@ def check_whole(reply: str, finish_reason: str) -> None:
         InvalidProposalError: it was, or that is not clear.
     """
     if finish_reason in _CUT_OFF:
-        raise _unreadable("the reply was cut off before its end; write shorter texts")
+        raise unreadable("the reply was cut off before its end; write shorter texts")
     blocks_read, is_open = blocks(answer_text(reply))
     if is_open:
-        raise _unreadable("the reply's last block does not end; close it with the same fence")
+        raise unreadable("the reply's last block does not end; close it with the same fence")
     if any(not block.info for block in blocks_read):
-        raise _unreadable(
+        raise unreadable(
             "it is not clear where a text ends; open its block with more backticks than the text "
             "itself uses"
         )
@@ -158,7 +158,7 @@ def read_value(text: str) -> Json:
     try:
         return parse_lenient(body)
     except DataFormatError as error:
-        raise _unreadable(str(error)) from None
+        raise unreadable(str(error)) from None
 
 
 def read_tool_example(text: str, tool_name: str, *, bare: Collection[str] = ()) -> ToolCall:
@@ -283,16 +283,14 @@ def fields_in(
     """
     names = (*optional, *required)
     if not isinstance(value, dict):
-        raise _unfit(f"{where}expected one JSON object", value)
+        raise unfit(f"{where}expected one JSON object", value)
     for name in value:
         if name not in names:
             hint = did_you_mean(name[:_SHOWN_CHARS], list(names))
-            raise _unreadable(
-                f"{where}unknown field {shown(name)}{hint}; expected {_listed(names)}"
-            )
+            raise unreadable(f"{where}unknown field {shown(name)}{hint}; expected {_listed(names)}")
     for name in required:
         if name not in value:
-            raise _unreadable(f"{where}the field `{name}` is missing; expected {_listed(names)}")
+            raise unreadable(f"{where}the field `{name}` is missing; expected {_listed(names)}")
     for name, inner in value.items():
         _check_usable(inner, f"{where}{name}")
     return value
@@ -306,7 +304,7 @@ def _check_usable(value: Json, where: str) -> None:
             _check_characters(part, where)
         elif isinstance(part, (list, dict)):
             if depth > MAX_DEPTH:
-                raise _unreadable(f"{where}: nested deeper than {MAX_DEPTH} levels")
+                raise unreadable(f"{where}: nested deeper than {MAX_DEPTH} levels")
             inner = part if isinstance(part, list) else [*part, *part.values()]
             levels.extend((each, depth + 1) for each in inner)
 
@@ -326,16 +324,16 @@ def text_in(value: Json, where: str) -> str:
         InvalidProposalError: it is not; the message begins with ``where``.
     """
     if not isinstance(value, str):
-        raise _unfit(f"{where}: expected a text", value)
+        raise unfit(f"{where}: expected a text", value)
     return value
 
 
 def _names(value: Json) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise _unfit(f"{_ALIASES}: expected a list of texts", value)
+        raise unfit(f"{_ALIASES}: expected a list of texts", value)
     names = tuple(text_in(item, _ALIASES) for item in value)
     if not all(map(str.strip, names)):
-        raise _unfit(f"{_ALIASES}: expected no empty name", value)
+        raise unfit(f"{_ALIASES}: expected no empty name", value)
     return names
 
 
@@ -350,7 +348,7 @@ def _with_input(value: Json, tool: Json, bare: Collection[str]) -> Json:
 
 def _steps(value: Json, bare: Collection[str]) -> Iterator[ToolCall]:
     if not isinstance(value, list):
-        raise _unfit("steps: expected a list of objects", value)
+        raise unfit("steps: expected a list of objects", value)
     for number, item in enumerate(value, start=1):
         where = f"step {number}: "
         tool = item.get("tool") if isinstance(item, dict) else None
@@ -390,12 +388,14 @@ def _listed(names: Collection[str]) -> str:
     return ", ".join(listed if len(listed) == len(names) else [*listed, "…"])
 
 
-def _unfit(expected: str, value: Json) -> InvalidProposalError:
+def unfit(expected: str, value: Json) -> InvalidProposalError:
+    """Return the refusal of a value in a reply, with the beginning of what was found."""
     value_shown = clip(json.dumps(value), _SHOWN_CHARS, around=" ")
-    return _unreadable(f"{expected}, found {value_shown}")
+    return unreadable(f"{expected}, found {value_shown}")
 
 
-def _unreadable(detail: str) -> InvalidProposalError:
+def unreadable(detail: str) -> InvalidProposalError:
+    """Return the refusal of a reply that cannot be read."""
     return InvalidProposalError(RejectionReason.UNPARSABLE, detail)
 
 
@@ -435,7 +435,7 @@ def edits_in(reply: str, names: Mapping[str, str], *, finish_reason: str = "stop
         )
     check_whole(reply, finish_reason)
     if not blocks:
-        raise _unreadable(
+        raise unreadable(
             "no block of the reply opens with the name of a part; open the block of each new text "
             f"with ``` and a name, such as ```{next(iter(names))}"
         )
@@ -443,7 +443,7 @@ def edits_in(reply: str, names: Mapping[str, str], *, finish_reason: str = "stop
     faults: list[InvalidProposalError] = []
     for mark, text, before in blocks:
         if mark in edits:
-            faults.append(_unfit("expected one block for each part, found two for", mark))
+            faults.append(unfit("expected one block for each part, found two for", mark))
         edits[mark] = Edit(text, clip(before, _REASON_CHARS, around=" "))
     twice = {mark for mark in edits if [block_mark for block_mark, *_ in blocks].count(mark) > 1}
     edits_left = {mark: edit for mark, edit in edits.items() if mark not in twice}
@@ -474,7 +474,7 @@ def read_edits(text: str, marks: Collection[str]) -> ReadEdits:
         value = {**value, "edits": []}  # each is checked by itself
     edits = edits or fields_in(value, ("edits",))["edits"]
     if not isinstance(edits, list):
-        raise _unfit("edits: expected a list of objects", edits)
+        raise unfit("edits: expected a list of objects", edits)
     if not edits:
         raise no_edit()
     edits_read: dict[str, Edit] = {}
@@ -493,7 +493,7 @@ def read_edits(text: str, marks: Collection[str]) -> ReadEdits:
         else:
             edits_read.pop(mark, None)  # of two texts for a part neither is the one that is meant
             expected = f"{where}part: expected one of {listed(marks)}, each once"
-            faults.append(_unfit(expected, mark))
+            faults.append(unfit(expected, mark))
     if not edits_read:
         raise faults[0]
     return ReadEdits(edits_read, faults)

@@ -19,14 +19,21 @@ from promptgraft.search.stopping import RunStoppedError, StopReason
 from promptgraft.search.stops import UNSCORED_ALLOWANCE, FaultyStretch
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.formatting import in_one_line
-from promptgraft.targets.replies import JSON_TAG, fields_in, parse_reply, read_value, text_in
+from promptgraft.targets.replies import (
+    JSON_TAG,
+    fields_in,
+    parse_reply,
+    read_value,
+    text_in,
+    unfit,
+    unreadable,
+)
 
 MOST_PROBLEMS = 20
 """Maximum number of entries in a list of a reply."""
 MAX_PROBLEM_CHARS = 2_000
-"""Maximum characters of a problem, and of the reason for a new text."""
-
-_SHOWN_CHARS = 80
+"""Maximum characters of a problem, and of the reason for a new text or for a refusal."""
+_HANDLE_CHARS = 80
 
 
 Blames = tuple[tuple[Blame, ...], tuple[Blame, ...]]
@@ -63,7 +70,7 @@ def read_problems(reply: Reply) -> tuple[Problem, ...]:
     """
     entries = _entries(fields_in(_object(reply), ("problems",))["problems"], "problems")
     if not entries:
-        raise _unreadable("problems: expected at least one, found none")
+        raise unreadable("problems: expected at least one, found none")
     problems = []
     for where, entry in entries:
         fields = fields_in(entry, ("severity", "problem"), where=f"{where}: ")
@@ -104,7 +111,8 @@ def _blames(value: Json, name: str, handle: str, known: Mapping[str, str]) -> It
         handle_text = text_in(fields[handle], f"{where}: {handle}")
         if handle_text not in known:
             there = f"there are {listed(known)}" if known else "there is none"
-            raise _unreadable(f"{where}: {handle}: no handle {_shown(handle_text)}; {there}")
+            shown_handle = clip(json.dumps(handle_text), _HANDLE_CHARS, around=" ")
+            raise unreadable(f"{where}: {handle}: no handle {shown_handle}; {there}")
         severity, text = _severity(fields, where), _problem(fields, where)
         yield Blame(to=known[handle_text], severity=severity, text=text)
 
@@ -112,9 +120,9 @@ def _blames(value: Json, name: str, handle: str, known: Mapping[str, str]) -> It
 def _entries(value: Json, name: str) -> Sequence[tuple[str, Json]]:
     """Return the entries of a list, each with its name in messages."""
     if not isinstance(value, list):
-        raise _unreadable(f"{name}: expected a list of objects, found {_shown(value)}")
+        raise unfit(f"{name}: expected a list of objects", value)
     if len(value) > MOST_PROBLEMS:
-        raise _unreadable(f"{name}: expected at most {MOST_PROBLEMS} entries, found {len(value)}")
+        raise unreadable(f"{name}: expected at most {MOST_PROBLEMS} entries, found {len(value)}")
     return [(f"{name} {number}", entry) for number, entry in enumerate(value, start=1)]
 
 
@@ -123,15 +131,14 @@ def _severity(found: Mapping[str, Json], where: str) -> Severity:
     try:
         return Severity(text_in(severity_text, f"{where}: severity"))
     except ValueError:
-        raise _unreadable(
-            f"{where}: severity: expected one of {listed(Severity)}, found {_shown(severity_text)}"
-        ) from None
+        expected = f"{where}: severity: expected one of {listed(Severity)}"
+        raise unfit(expected, severity_text) from None
 
 
 def _problem(found: Mapping[str, Json], where: str) -> str:
     text = text_in(found["problem"], f"{where}: problem").strip()
     if not text:
-        raise _unreadable(f"{where}: problem: expected a text, found none")
+        raise unreadable(f"{where}: problem: expected a text, found none")
     _check_length(text, f"{where}: problem")
     return text
 
@@ -144,20 +151,11 @@ def _check_length(text: str, where: str) -> None:
         )
 
 
-def _shown(value: Json) -> str:
-    return clip(json.dumps(value), _SHOWN_CHARS, around=" ")
-
-
-def _unreadable(detail: str) -> InvalidProposalError:
-    return InvalidProposalError(RejectionReason.UNPARSABLE, detail)
-
-
 T = TypeVar("T")
 
 FAILING_SHARE = 0.3
 """Share of the latest questions that may fail, plus a few, before the run ends."""
 
-_MAX_PROBLEM_CHARS = 2_000
 _MAX_PREVIOUS_CHARS = 8_000
 # A readable reply whose text is refused for other reasons is not a failed question.
 _UNREADABLE = {
@@ -192,7 +190,7 @@ class Inquiry(Generic[T]):
     def question(self, attempt: int, questions: Questions, refused: Refusal | None) -> Question:
         refusal: dict[str, str] = {}
         if refused is not None:
-            refusal["problem"] = in_one_line(refused.error.detail, _MAX_PROBLEM_CHARS)
+            refusal["problem"] = in_one_line(refused.error.detail, MAX_PROBLEM_CHARS)
             clipped = clip(refused.text, _MAX_PREVIOUS_CHARS)
             refusal["previous"] = fenced(clipped) if refused.text else ""
         return Question(

@@ -136,10 +136,7 @@ class Patcher:
         merged = dict(zip(several, outcomes, strict=True))
         merged_problems = []
         for module, gradients_of_module in chosen.items():
-            problems = tuple(
-                Problem(severity=gradient.severity, text=gradient.text)
-                for gradient in gradients_of_module
-            )
+            problems = tuple(gradient.problem for gradient in gradients_of_module)
             if module in merged:
                 # Without a usable reply the gradients are used unmerged.
                 self._emit_unanswered(base, module, "aggregate", merged[module])
@@ -257,10 +254,7 @@ class Patcher:
             position=f"round/{base.number}/aggregate/{named(module.name)}",
             part=module.name,
             text=self.target.text(module, base.candidate),
-            problems=tuple(
-                (gradient.case, Problem(severity=gradient.severity, text=gradient.text))
-                for gradient in gradients
-            ),
+            problems=tuple((gradient.case, gradient.problem) for gradient in gradients),
         )
         result = yield from stages.staged("aggregate", self.aggregate, request)
         position = request.position

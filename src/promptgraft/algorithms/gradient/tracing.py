@@ -19,7 +19,14 @@ from promptgraft.ground.text import clip, fenced
 from promptgraft.search.asks import Asking, Together
 from promptgraft.search.events import Emit
 from promptgraft.search.place import named
-from promptgraft.search.round_events import Blame, Loss, QuestionUnanswered, Severity, StepBlamed
+from promptgraft.search.round_events import (
+    Blame,
+    Loss,
+    Problem,
+    QuestionUnanswered,
+    Severity,
+    StepBlamed,
+)
 from promptgraft.targets.base import Target
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.part import beside
@@ -48,6 +55,11 @@ class Gradient:
     module: Module
     severity: Severity
     text: str
+
+    @property
+    def problem(self) -> Problem:
+        """The same without its case and its part."""
+        return Problem(severity=self.severity, text=self.text)
 
 
 @attrs.frozen(kw_only=True)
