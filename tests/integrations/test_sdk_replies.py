@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -90,16 +90,15 @@ def of_agents() -> Any:
     return reply
 
 
-def of_google() -> Any:
-    # Not among the packages of the tests; its class has a property of this name.
-    class GenerateContentResponse:
-        __module__ = "google.genai.types"
-        text = "yes"
-
-    return GenerateContentResponse()
+def like(module: str, name: str, **fields: object) -> Any:
+    """Return what stands for a reply of a library that is not among the packages of the tests."""
+    return type(name, (), {"__module__": module, **fields})()
 
 
-REPLIES = {
+SAID = like("some", "Message", content="yes")
+
+
+REPLIES: Mapping[str, Callable[[], Any]] = {
     "chat completion": lambda: of("openai.types.chat", "ChatCompletion", CHAT),
     "parsed chat completion": lambda: of("openai.types.chat", "ParsedChatCompletion", CHAT),
     "response": lambda: of("openai.types.responses", "Response", RESPONSE),
@@ -116,7 +115,33 @@ REPLIES = {
     },
     "pydantic-ai": of_pydantic_ai,
     "Agents SDK": of_agents,
-    "Google": of_google,
+    "Google": lambda: like("google.genai.types", "GenerateContentResponse", text="yes"),
+    "Claude Agent SDK": lambda: like("claude_agent_sdk.types", "ResultMessage", result="yes"),
+    "LlamaIndex agent": lambda: like(
+        "llama_index.core.agent.workflow.workflow_events", "AgentOutput", response=SAID
+    ),
+    "LlamaIndex chat": lambda: like("llama_index.core.llms", "ChatResponse", message=SAID),
+    "LlamaIndex completion": lambda: like(
+        "llama_index.core.llms", "CompletionResponse", text="yes"
+    ),
+    "LlamaIndex query": lambda: like(
+        "llama_index.core.base.response.schema", "Response", response="yes"
+    ),
+    "LlamaIndex chat engine": lambda: like(
+        "llama_index.core.chat_engine.types", "AgentChatResponse", response="yes"
+    ),
+    "Semantic Kernel": lambda: like(
+        "semantic_kernel.contents", "ChatMessageContent", content="yes"
+    ),
+    "Semantic Kernel agent": lambda: like(
+        "semantic_kernel.agents.agent", "AgentResponseItem", message=SAID
+    ),
+    "Semantic Kernel function": lambda: like(
+        "semantic_kernel.functions", "FunctionResult", __str__=lambda _: "yes"
+    ),
+    "smolagents": lambda: like("smolagents.agents", "RunResult", output="yes"),
+    "smolagents message": lambda: like("smolagents.models", "ChatMessage", content="yes"),
+    "smolagents parts": lambda: like("smolagents.models", "ChatMessage", content=PARTS),
 }
 
 

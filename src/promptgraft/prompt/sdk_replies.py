@@ -21,16 +21,33 @@ def _of_text(reply: Any) -> object:
     return text if isinstance(text, str) or text is None else text()
 
 
+def _of_parts(reply: Any) -> object:
+    parts = reply.content
+    return "".join(part.get("text", "") for part in parts) if isinstance(parts, list) else parts
+
+
 _ANSWERS: Mapping[tuple[str, str], Callable[[Any], object]] = {
     ("agents", "RunResultBase"): lambda reply: reply.final_output,
     ("anthropic", "BetaMessage"): _of_blocks,
     ("anthropic", "Message"): _of_blocks,
+    ("claude_agent_sdk", "AssistantMessage"): _of_blocks,
+    ("claude_agent_sdk", "ResultMessage"): lambda reply: reply.result,
     ("google", "GenerateContentResponse"): _of_text,
     ("langchain_core", "BaseMessage"): _of_text,
     ("litellm", "ModelResponse"): _of_choices,
+    ("llama_index", "AgentChatResponse"): lambda reply: reply.response,
+    ("llama_index", "AgentOutput"): lambda reply: reply.response.content,
+    ("llama_index", "ChatResponse"): lambda reply: reply.message.content,
+    ("llama_index", "CompletionResponse"): _of_text,
+    ("llama_index", "Response"): lambda reply: reply.response,
     ("openai", "ChatCompletion"): _of_choices,
     ("openai", "Response"): lambda reply: reply.output_text,
     ("pydantic_ai", "AgentRunResult"): lambda reply: reply.output,
+    ("semantic_kernel", "AgentResponseItem"): lambda reply: reply.message.content,
+    ("semantic_kernel", "ChatMessageContent"): lambda reply: reply.content,
+    ("semantic_kernel", "FunctionResult"): str,
+    ("smolagents", "ChatMessage"): _of_parts,
+    ("smolagents", "RunResult"): lambda reply: reply.output,
 }
 """How to read the answer of a class, by its package and name."""
 
