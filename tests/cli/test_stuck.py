@@ -1,4 +1,4 @@
-"""Threads that never end: named and not waited for after one signal, ended at once by a second."""
+"""Threads that never end: named and not waited for after a signal, ended at once by another."""
 
 from __future__ import annotations
 
@@ -84,3 +84,17 @@ def test_a_second_signal_ends_the_command_at_once(tmp_path: Path, programs: Prog
         child.send_signal(signal.SIGTERM)
         assert child.wait(60) == 3
         assert child.stderr.read() == "promptgraft: interrupted again, ended at once\n"
+
+
+def test_a_signal_that_arrives_several_times_at_once_is_one(
+    tmp_path: Path, programs: Programs
+) -> None:
+    with stuck(programs, tmp_path, "eval", "--quiet", body=WAITS) as child:
+        for _ in range(20):  # those that are pending together arrive as one
+            child.send_signal(signal.SIGTERM)
+        assert child.wait(60) == 3
+        first_line = child.stderr.readline()
+
+    assert first_line == (
+        "promptgraft: stopped early: the run was stopped: asked to end (SIGTERM)\n"
+    )

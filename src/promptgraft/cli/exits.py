@@ -18,6 +18,7 @@ import click
 
 from promptgraft import errors
 from promptgraft.cli.output import echo, wrapped
+from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.text import clip, listed, visible_line
 
 if TYPE_CHECKING:
@@ -207,9 +208,9 @@ def handling_signals(act: Callable[[int, object], None]) -> Iterator[None]:
 def cancelled_by_signals() -> Iterator[Cancellation]:
     """Yield a cancellation that SIGINT (Ctrl+C) and SIGTERM set.
 
-    A second signal ends the process at once. No answer is lost: each is in the journal before it
-    is used. Outside the main thread, where Python delivers no signals, the cancellation is never
-    set.
+    A second signal ends the process at once, unless it repeats the first within half a second. No
+    answer is lost: each is in the journal before it is used. Outside the main thread, where Python
+    delivers no signals, the cancellation is never set.
     """
     from promptgraft.runtime import Cancellation
 
@@ -241,14 +242,20 @@ def cancelled_by_signals() -> Iterator[Cancellation]:
             os.close(reading)
 
 
+# `timeout` signals a process and then its group; `npm` and `uv run` pass on the Ctrl+C that the
+# process has got from the terminal already.
+_ECHO_SECONDS = 0.5
+
+
 def _watch(reading: int, stop: Callable[[int], None]) -> None:
-    is_second = False
+    clock, first, echoes_end = SystemClock(), 0, 0.0
     while byte := os.read(reading, 1):
-        if byte[0] in _REASONS:
-            if is_second:
-                _end_at_once()
-            stop(byte[0])
-            is_second = True
+        if byte[0] not in _REASONS or (byte[0] == first and clock.monotonic() < echoes_end):
+            continue
+        if first:
+            _end_at_once()
+        stop(byte[0])
+        first, echoes_end = byte[0], clock.monotonic() + _ECHO_SECONDS
 
 
 def _end_at_once() -> None:

@@ -188,7 +188,7 @@ def test_a_second_interrupt_ends_a_run_that_is_stuck_and_loses_no_acknowledged_a
         hanging.wait_for(WORKERS - 4)
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "told\n"
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         code, said, complained = ended(process)
     assert (code, said) == (ExitCode.STOPPED_EARLY, "")
     assert complained == "promptgraft: interrupted again, ended at once\n"
