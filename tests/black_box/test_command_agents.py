@@ -140,6 +140,46 @@ def test_no_part_of_a_secret_is_left_where_long_errors_are_cut(
     assert "123456" not in str(raised.value)
 
 
+def printed(output: str, answer: str) -> CommandAgent:
+    given = ("{query}", "{texts.system}", output)
+    return shell('printf %s "$3"', *given, answer=answer)
+
+
+@pytest.mark.parametrize(
+    ("output", "answer"),
+    [
+        ('Loading config\n{"text": "4"}\n\n', "$.text"),
+        ('{"text": "thinking"}\n{"text": "4"}\nbye', "$.text"),
+        ('{"item": {"text": "4"}}\n{"type": "done", "usage": 5}\n', "$.item.text"),
+        ('{"text": 4}\n"4"', "$"),
+        ('{\n"text":\n"4"\n}', "$.text"),
+    ],
+    ids=["log", "events", "answer before the end", "whole line", "one value"],
+)
+def test_an_answer_is_the_last_among_the_lines_of_a_log_or_of_events(
+    output: str, answer: str
+) -> None:
+    assert asked(printed(output, answer)).text == "4"
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("Loading\nready", r"expected JSON from the agent, found 'Loading\\nready'; without"),
+        ('Loading\n{"other": 4}', r"expected one value at `\$\.text` .* found '{\"other\":4}'"),
+        ('Loading\n{"error": "no"}', "answered with an error: '\"no\"'"),
+    ],
+)
+def test_lines_without_an_answer_are_a_fault(output: str, line: str) -> None:
+    with pytest.raises(AgentFaultError, match=line):
+        asked(printed(output, "$.text"))
+
+
+def test_a_path_to_several_values_says_how_many_there_are() -> None:
+    with pytest.raises(AgentFaultError, match=r"expected one value at .*, found 2 of them in "):
+        asked(shell("echo '{\"a\": [1, 2]}'", answer="$.a[*]"))
+
+
 def test_an_answer_is_read_from_json_with_its_tools() -> None:
     reply = '{"result": "4", "calls": [{"name": "count", "arguments": {}}]}'
     session = Session()

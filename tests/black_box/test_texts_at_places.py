@@ -159,6 +159,12 @@ def test_a_place_without_a_text_of_its_own_is_refused(
     assert told.replace("AT", at) in str(caught.value)
 
 
+def test_a_place_in_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "app.toml").write_text("[agent]\nprompt = 'Sort it.'\n", "utf-8")
+    with pytest.raises(DataFormatError, match=r"^app\.toml: `at` reads JSON and YAML, and this is"):
+        read_file(tmp_path / "app.toml", "", name="app.toml", at="agent.prompt")
+
+
 def test_a_place_is_one_and_is_named_once(tmp_path: Path) -> None:
     for at in ("$", "a[*]", "a[-1]", "a b"):
         with pytest.raises(ConfigError, match=r"^at: "):

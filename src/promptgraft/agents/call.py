@@ -260,7 +260,9 @@ def refusal_of(name: str, status: int, said: str) -> errors.PromptEvaluationErro
             "give the address that it leads to"
         )
     if lasting is errors.Lasting.PERMANENT:
-        return errors.PermanentProviderError(f"agent `{name}` refuses with {what}")
+        return errors.PermanentProviderError(
+            f"agent `{name}` refuses with {what}; check its `url` and `headers`"
+        )
     return errors.AgentFaultError(f"the agent answered with {what}")
 
 

@@ -242,7 +242,7 @@ class CommandAgent(Templated):
             message = clip(" ".join(reason.split()), LONGEST_SHOWN, around=" ")
             how = _ended(outcome.code)
             raise AgentFaultError(f"the agent {how}{f': {message}' if message else ''}")
-        return self._answer_in(output.removesuffix("\n").removesuffix("\r"))
+        return self._answer_in(output.removesuffix("\n").removesuffix("\r"), is_output=True)
 
     def _inherited(self) -> dict[str, str]:
         """Return the variables of this process that the command gets."""

@@ -197,6 +197,9 @@ def _with(data: Json, path: YamlPath, text: str) -> Json:
     return [_with(item, tuple(rest), text) if n == step else item for n, item in enumerate(items)]
 
 
+_SUFFIXES_OF_DATA = (".json", ".yaml", ".yml")
+
+
 def _text_at(file: TextFile, path: YamlPath) -> TextFile:
     """Return the text at a place of a file that was read as a whole.
 
@@ -207,6 +210,11 @@ def _text_at(file: TextFile, path: YamlPath) -> TextFile:
     try:
         data = _data(whole)
     except DataFormatError as error:
+        if file.path.suffix.lower() not in _SUFFIXES_OF_DATA:
+            raise DataFormatError(
+                f"{file.name}: `at` reads JSON and YAML, and this is neither; let the code read "
+                "the text from a file of its own"
+            ) from None
         raise DataFormatError(f"{file.name}:{error}") from None
     values = [value for _, value in places(data, path)]
     place = find(whole, path) if values else None

@@ -227,11 +227,16 @@ class Templated(ABC):
             )
 
     def _answer_in(
-        self, reply: str, *, error_class: type[PromptEvaluationError] = AgentFaultError
+        self,
+        reply: str,
+        *,
+        is_output: bool = False,
+        error_class: type[PromptEvaluationError] = AgentFaultError,
     ) -> AgentAnswer:
         """Return the answer in a reply in which secrets are blanked already.
 
-        Secrets are blanked again in the parsed JSON, where escapes may have hidden them.
+        Secrets are blanked again in the parsed JSON, where escapes may have hidden them. The output
+        of a command may have other lines than the answer: a log, or events.
 
         Raises:
             AgentFaultError: the reply has another form.
@@ -246,8 +251,11 @@ class Templated(ABC):
         try:
             data = parse_json(reply, where="reply")
         except DataFormatError:
-            reply_shown = shown(clip(reply, LONGEST_SHOWN, around=" "))
-            raise AgentFaultError(f"expected JSON from the agent, found {reply_shown}") from None
+            lines = _lines_of_json(reply)
+            if not is_output or not lines:
+                raise _not_json(reply, is_stream=len(lines) > 1) from None
+            path = parse_path(self.answer or "$")
+            data = next((line for line in lines if any(places(line, path))), lines[0])
         secrets = self._secrets
         data = map_texts(data, lambda text: hidden(text, secrets))
         answers = [value for _, value in places(data, parse_path(self.answer or "$"))]
@@ -275,13 +283,36 @@ def hidden(text: str, secrets: Collection[str]) -> str:
     return str(text_blanked)
 
 
+def _lines_of_json(reply: str) -> list[Json]:
+    """Return the values of the lines that are JSON, the last one first."""
+    lines: list[Json] = []
+    for line in reversed(reply.splitlines()):
+        with contextlib.suppress(DataFormatError):
+            lines.append(parse_json(line, where=""))
+    return lines
+
+
+def _not_json(reply: str, *, is_stream: bool) -> AgentFaultError:
+    reply_shown = shown(clip(reply, LONGEST_SHOWN, around=" "))
+    if is_stream:
+        return AgentFaultError(
+            f"expected a whole reply, found a stream of lines: {reply_shown}; turn it off, "
+            "often with `stream: false` in `json`"
+        )
+    return AgentFaultError(
+        f"expected JSON from the agent, found {reply_shown}; without `answer`, the whole reply is "
+        "the answer"
+    )
+
+
 def _at(data: Json, place: str) -> Json:
     values = [value for _, value in places(data, parse_path(place))]
     # A path with a wildcard may match several values, of which none is the answer.
     if len(values) != 1:
+        what = f"{len(values)} of them in " if values else ""
         data_shown = shown(clip(canonical_json(data), LONGEST_SHOWN, around=" "))
         raise AgentFaultError(
-            f"expected a value at `{place}` of the agent's reply, found {data_shown}"
+            f"expected one value at `{place}` of the agent's reply, found {what}{data_shown}"
         )
     return values[0]
 

@@ -168,8 +168,8 @@ def targets_of(
         if not free:
             raise around.refusal(
                 ("prompts", prompt.name),
-                "no section of it has a text that may be overridden; name what may change in "
-                "`optimizer.targets`",
+                "it has no text that may change: each is empty or frozen; write a first one, or "
+                "name what may change in `optimizer.targets`",
             )
         return {"target_section_paths": free}
     targets_here, ids = known_targets(descriptor), ids_of_parts(descriptor)
