@@ -20,9 +20,11 @@ from pathlib import Path
 import pytest
 from _pytest.assertion import rewrite
 from _pytest.unraisableexception import gc_collect_iterations_key
-from hypothesis import HealthCheck, settings
 
-from programs import OPENAI, Programs, forked_programs
+from programs import OPENAI, Programs, forked_programs, keeping_bytecode
+
+with keeping_bytecode():
+    from hypothesis import HealthCheck, settings
 
 # Of databases only where the extra of the server is installed.
 _IN_DATABASES = ("database.fixtures",) if importlib.util.find_spec("sqlalchemy") else ()
@@ -95,16 +97,12 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without looking for garbage; then look seldom, and never through what was collected.
-
-    Modules with rewritten assertions are kept for the next run, whatever children may do.
-    """
+    """Collect without looking for garbage; look seldom later, and never through what is there."""
     gc.disable()
-    given, sys.dont_write_bytecode = sys.dont_write_bytecode, False
     try:
-        return (yield)
+        with keeping_bytecode():
+            return (yield)
     finally:
-        sys.dont_write_bytecode = given
         gc.freeze()
         gc.set_threshold(20_000, 100, 20)
         gc.enable()

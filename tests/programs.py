@@ -63,6 +63,19 @@ SECONDS = 300
 """After this time a program is ended by SIGALRM, so that one that hangs fails its test."""
 
 
+@contextlib.contextmanager
+def keeping_bytecode() -> Iterator[None]:
+    """Keep modules whose assertions pytest rewrites for the next run, whatever children may do.
+
+    Those are the tests, and packages that have a plugin: hypothesis takes 0.6 s.
+    """
+    given, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = given
+
+
 class Started:
     """A program that runs, as :class:`subprocess.Popen` has it.
 

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from jobs.job_world import FILE, work_off, write_project
+from programs import keeping_bytecode
 from promptgraft.service.jobs import JobManager
 from promptgraft.service.server.api import ROUTES
 from promptgraft.service.server.calls import Route, openapi
@@ -32,7 +33,8 @@ JOB = b'{"project": "support", "prompt": "triage"}'
 @pytest.fixture(scope="module")
 def schema() -> Any:
     """The document as schemathesis reads it, which only this module takes the time to import."""
-    return importlib.import_module("schemathesis").openapi.from_dict(openapi(ROUTES))
+    with keeping_bytecode():
+        return importlib.import_module("schemathesis").openapi.from_dict(openapi(ROUTES))
 
 
 @pytest.fixture(scope="module")
