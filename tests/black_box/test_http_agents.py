@@ -111,9 +111,71 @@ def test_tools_are_read_from_their_place(service: Service) -> None:
     assert session.select_all(ToolInvoked) == (
         ToolInvoked(name="book", params={"day": 1}, result=5),
     )
-    service.brain = lambda *_: said({"final_text": "ok", "calls": [{"args": {}}]})
-    with pytest.raises(AgentFaultError, match=r"tools in the agent's reply: .*`name`"):
-        asked(found)
+
+
+BOOKED = [ToolInvoked(name="book", params={"day": 1}, result=None)]
+DAY = '{"day": 1}'
+CALLS = {
+    "OpenAI": {
+        "id": "1",
+        "type": "function",
+        "function": {"name": "book", "arguments": DAY},
+    },
+    "Responses": {
+        "type": "function_call",
+        "call_id": "1",
+        "name": "book",
+        "arguments": DAY,
+    },
+    "Anthropic": {"type": "tool_use", "id": "1", "name": "book", "input": {"day": 1}},
+    "Bedrock": {"toolUse": {"toolUseId": "1", "name": "book", "input": {"day": 1}}},
+    "Gemini": {"functionCall": {"name": "book", "args": {"day": 1}}},
+    "Cohere": {"name": "book", "parameters": {"day": 1}},
+    "LangChain": {"name": "book", "args": {"day": 1}, "id": "1", "type": "tool_call"},
+    "an action of LangChain": {"tool": "book", "tool_input": {"day": 1}, "log": "I book."},
+    "pydantic-ai": {"tool_name": "book", "args": DAY, "part_kind": "tool-call"},
+    "the AI SDK": {"type": "tool-call", "toolCallId": "1", "toolName": "book", "input": {"day": 1}},
+    "ReAct": {"action": "book", "action_input": {"day": 1}},
+    "events": {"time": 12.5, "tool": "book", "args": {"day": 1}, "node": "desk"},
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_calls_of_tools_are_read_as_others_write_them(service: Service, call: Json) -> None:
+    for path, value in (("$.calls", [call]), ("$.calls", call), ("$.steps[*].call", call)):
+        session = Session()
+        steps: Json = [{"call": value}, {"call": None}, {}]
+        service.brain = lambda *_, got=value, some=steps: said(
+            {"final_text": "ok", "calls": got, "steps": some}
+        )
+        asked(agent(service, tools=path), session=session)
+        assert [*session.select_all(ToolInvoked)] == BOOKED
+
+
+@pytest.mark.parametrize("more", [{}, {"calls": None}, {"calls": []}])
+def test_an_agent_that_leaves_its_calls_out_has_called_nothing(
+    service: Service, more: dict[str, Json]
+) -> None:
+    service.brain = lambda *_: said({"final_text": "ok", **more})
+    session = Session()
+    assert asked(agent(service, tools="$.calls"), session=session).text == "ok"
+    assert [*session.select_all(ToolInvoked)] == []
+
+
+@pytest.mark.parametrize("calls", [[{"args": {}}], ["book"], "book", 3, {"day": 1}])
+def test_something_else_than_calls_of_tools_ends_the_run(service: Service, calls: Json) -> None:
+    service.brain = lambda *_: said({"final_text": "ok", "calls": calls})
+    with pytest.raises(PermanentProviderError) as caught:
+        asked(agent(service, tools="$.calls"))
+    assert "expected calls of tools at `$.calls` of its replies, such as `{" in str(caught.value)
+    assert str(caught.value).endswith("; mend the path in `tools`")
+
+
+def test_arguments_that_a_model_has_broken_are_a_fault_of_the_answer(service: Service) -> None:
+    call = {"function": {"name": "book", "arguments": '{"day": '}}
+    service.brain = lambda *_: said({"final_text": "ok", "calls": [call]})
+    with pytest.raises(AgentFaultError, match=r"tools in the agent's reply: \[0\].arguments: exp"):
+        asked(agent(service, tools="$.calls"))
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,15 @@ import attrs
 from promptgraft.adapters.calling.access import blanked
 from promptgraft.adapters.calling.parts import chat_content
 from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall, answer_of_data
-from promptgraft.errors import AgentFaultError, ConfigError, DataFormatError, PromptEvaluationError
-from promptgraft.evals.field_kinds import TOOL_USES
+from promptgraft.errors import (
+    AgentFaultError,
+    ConfigError,
+    DataFormatError,
+    PermanentProviderError,
+    PromptEvaluationError,
+)
+from promptgraft.evals.field_kinds import TOOL_USES, USE_ALIASES, USE_KEYS
+from promptgraft.evals.foreign import call_in_usual_form
 from promptgraft.evals.metrics.reading import parse_path, places
 from promptgraft.evals.types import ToolUse
 from promptgraft.ground.content import File, in_words
@@ -156,6 +163,11 @@ class Templated(ABC):
 
     @property
     @abstractmethod
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
+    @abstractmethod
     def _templates(self) -> tuple[Template, ...]: ...
 
     @property
@@ -262,8 +274,38 @@ class Templated(ABC):
         if isinstance(data, dict) and data.get("error") and answers in ([], [None], [""]):
             error_shown = shown(clip(canonical_json(data["error"]), LONGEST_SHOWN, around=" "))
             raise error_class(f"the agent answered with an error: {error_shown}")
-        tools = None if self.tools is None else _tools(_at(data, self.tools))
+        tools = None if self.tools is None else self._tools_in(data, self.tools)
         return answer_of_data(_at(data, self.answer or "$"), tools)
+
+    def _tools_in(self, data: Json, path: str) -> tuple[ToolUse, ...]:
+        """Return the calls at a path of a reply; APIs leave them out, or null, if there are none.
+
+        Raises:
+            AgentFaultError: their arguments are no JSON, as models write them.
+            PermanentProviderError: the service has something else there, whatever the candidate.
+        """
+        values: list[Json] = [
+            value for _, value in places(data, parse_path(path)) if value is not None
+        ]
+        match values:
+            case [[*calls]]:
+                values = calls
+        uses: list[Json] = []
+        for value in values:
+            call = call_in_usual_form(value)
+            if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+                value_shown = shown(clip(canonical_json(value), LONGEST_SHOWN, around=" "))
+                raise PermanentProviderError(
+                    f"agent `{self.name}`: expected calls of tools at `{path}` of its replies, "
+                    f'such as `{{"name": "search", "arguments": {{}}}}`, found {value_shown}; mend '
+                    "the path in `tools`"
+                )
+            uses.append({key: call[key] for key in (*USE_KEYS, *USE_ALIASES) if key in call})
+        source = Source.of(uses)
+        tools = TOOL_USES.read(source.root)
+        if tools is None:
+            raise AgentFaultError(f"the tools in the agent's reply: {'; '.join(source.faults)}")
+        return tools
 
 
 def a_path(_: object, field: attrs.Attribute[str | None], value: str | None) -> None:
@@ -315,14 +357,6 @@ def _at(data: Json, place: str) -> Json:
             f"expected one value at `{place}` of the agent's reply, found {what}{data_shown}"
         )
     return values[0]
-
-
-def _tools(found: Json) -> tuple[ToolUse, ...]:
-    source = Source.of(found)
-    tools = TOOL_USES.read(source.root)
-    if tools is None:
-        raise AgentFaultError(f"the tools in the agent's reply: {'; '.join(source.faults)}")
-    return tools
 
 
 def _text_of_model(reply: str) -> str:

@@ -91,8 +91,14 @@ def in_usual_form(value: Json) -> Json:
     items = value if isinstance(value, list) else [value]
     if all(not isinstance(item, dict) or {"role", "content"} <= item.keys() for item in items):
         return value
-    from promptgraft.evals import foreign  # most files hold no messages of others
+    return _in_usual_form(value)
 
+
+def _in_usual_form(value: Json, *, are_calls: bool = False) -> Json:
+    from promptgraft.evals import foreign  # most files hold nothing of others
+
+    if are_calls and isinstance(value, list):
+        return [*map(foreign.call_in_usual_form, value)]
     return foreign.in_usual_form(value)
 
 
@@ -137,13 +143,23 @@ MESSAGES: checks.Kind[tuple[Message, ...]] = checks.Kind(
     lambda node: _MESSAGES.read(attrs.evolve(node, value=in_usual_form(node.value))),
     _MESSAGES.schema,
 )
+
+
 USE_KEYS = kinds.keys_of(ToolUse, special={"arguments": checks.OBJECT, "result": checks.ANYTHING})
 USE_ALIASES = {"args": "arguments"}
 
 
-TOOL_USES: checks.Kind[tuple[ToolUse, ...]] = kinds.listed(
+_TOOL_USES: checks.Kind[tuple[ToolUse, ...]] = kinds.listed(
     kinds.record(ToolUse, USE_KEYS, aliases=USE_ALIASES, left_out=("id",))
 )
+
+
+def _read_uses(node: Node) -> tuple[ToolUse, ...] | None:
+    usual = _in_usual_form(node.value, are_calls=True)
+    return _TOOL_USES.read(attrs.evolve(node, value=usual))
+
+
+TOOL_USES: checks.Kind[tuple[ToolUse, ...]] = checks.Kind(_read_uses, _TOOL_USES.schema)
 _OWN_TURNS: checks.Kind[tuple[Turn, ...]] = kinds.listed(
     kinds.record_of(Turn, special={"user": CONTENT, "tools": TOOL_USES}, aliases={})
 )

@@ -1,11 +1,13 @@
-"""Cases and messages as other libraries have them."""
+"""Cases, messages and calls of tools as other libraries have them."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from promptgraft.ground.serde import Json
+from promptgraft.errors import DataFormatError
+from promptgraft.ground.serde import Json, parse_json
 
 _PAIR = 2
 _ROLES = {
@@ -18,6 +20,21 @@ _ROLES = {
 }
 """Roles by what LangChain calls the kinds of its messages."""
 _CALLS = ("functionCall", "function_call")
+_WRAPPERS = (*_CALLS, "function", "toolUse")
+"""Keys below which Gemini, OpenAI and Bedrock have a call."""
+_CALL_KEYS = {
+    "name": ("name", "tool", "tool_name", "toolName", "action"),
+    "arguments": (
+        *("arguments", "args", "input", "parameters"),
+        *("tool_input", "toolInput", "tool_args", "action_input"),
+    ),
+    "result": ("result", "output", "observation"),
+}
+_OWN_KEYS = {"name", "arguments", "args", "result", "id"}
+_NOT_OF_CALLS = {
+    *("id", "type", "index", "status", "kind", "part_kind"),
+    *("call_id", "tool_call_id", "toolCallId", "toolUseId"),
+}
 _RESULTS = ("functionResponse", "function_response")
 
 
@@ -52,6 +69,37 @@ def in_usual_form(value: Json) -> Json:
         return value
     kind = fields.get("type", value.get("type"))
     return _of_langchain(kind, fields) if isinstance(kind, str) and kind in _ROLES else value
+
+
+def call_in_usual_form(value: Json) -> Json:
+    """Return a call of a tool with `name`, `arguments` and `result`, and keys that mean neither.
+
+    Arguments in a text of JSON become an object. Definitions of tools stay as they are.
+    """
+    if not isinstance(value, dict):
+        return value
+    if value.keys() <= _OWN_KEYS and not isinstance(value.get("arguments"), str):
+        return value
+    members = dict(value)
+    for key in _WRAPPERS:
+        inner = value.get(key)
+        # The definition of a function has a schema of its arguments, or none.
+        if isinstance(inner, dict) and (key != "function" or "arguments" in inner):
+            members = {**members, **inner}
+            del members[key]
+    call: dict[str, Json] = {}
+    for own, names in _CALL_KEYS.items():
+        used = [key for key in names if key in members and not _is_schema(members[key])]
+        if used:
+            call[own] = members.pop(used[0])
+    if isinstance(arguments := call.get("arguments"), str):
+        with contextlib.suppress(DataFormatError):
+            call["arguments"] = parse_json(arguments or "{}", where="")
+    return call | {key: members[key] for key in members if key not in _NOT_OF_CALLS}
+
+
+def _is_schema(value: Json) -> bool:
+    return isinstance(value, dict) and ("properties" in value or value.get("type") == "object")
 
 
 def _of_langchain(kind: str, fields: Mapping[str, Json]) -> Json:

@@ -34,8 +34,7 @@ _KINDS: Mapping[str, Kind[object]] = {
     "fields": OBJECT,
 }
 FIELDS = ("id", "input", *_KINDS)
-_OF_SEVERAL = ("input", "expected")
-"""What several columns may make an object of."""
+_OF_SEVERAL = ("input", "expected")  # fields that may have several columns
 
 
 def _as_input(value: object) -> Input:
@@ -61,7 +60,6 @@ _FORMS = {
     "context": "a list of messages",
     "critical": "true or false",
 }
-_DEFINES_TOOL = {"function", "parameters", "input_schema", "description"}
 _COMMON = (*_SHAPES, "hints", "critical")
 # Parameters may have any name, but one this similar to the name of a field is a typing mistake.
 _TYPING_MISTAKE = 0.87
@@ -81,8 +79,16 @@ def _has_form(name: str, value: Json) -> bool:
         return isinstance(value, _SHAPES.get(name, object))
     items = [item for item in value if isinstance(item, dict)]
     # Passages are no messages, and the tools that there were are not those that were called.
-    is_defined = name == "tools" and any(_DEFINES_TOOL & item.keys() for item in items)
+    is_defined = name == "tools" and any(map(_defines_tool, items))
     return len(items) == len(value) and not is_defined
+
+
+def _defines_tool(item: Mapping[str, Json]) -> bool:
+    function = item.get("function", item)
+    is_called = isinstance(function, dict) and "arguments" in function
+    return not is_called and not item.keys().isdisjoint(
+        ("function", "parameters", "input_schema", "description")
+    )
 
 
 def _mend_of(column: str) -> str:
@@ -175,10 +181,7 @@ class PlainReader:
         return {key: row[key] if flat[key] is opened.get(key) else flat[key] for key in flat}
 
     def absent_paths(self) -> Iterator[str]:
-        """Yield a fault for each path, or column of ``expected``, that no row has.
-
-        A row without its input has one already.
-        """
+        """Yield a fault for each path or column that no row has; a missing input has one."""
         inputs = {self._input_column, *self._parameters}
         for name in sorted(self._paths.absent - inputs):
             yield f"no case has the path {self._paths.described(name)}"
@@ -200,10 +203,7 @@ class PlainReader:
         return None if self._cells and case_id == "" else case_id
 
     def unclear(self, value: Mapping[str, Json]) -> list[str]:
-        """Return the columns of which only all rows decide what they are.
-
-        They are parameters or fields; or members of ``expected``, whose cells are texts or numbers.
-        """
+        """Return the columns of which only all rows say what they are: fields, or numbers."""
         cells = [*self._answers] if self._cells else []
         if self._whole or self._input_column in value:
             return cells
@@ -493,10 +493,7 @@ def _are_json(cells: Iterable[str]) -> bool:
     A zero in front is that of a postcode or of an article's number: no JSON number has one.
     """
     types = {type(_json_of(cell)) for cell in cells}
-    return bool(types) and any(types <= alike for alike in _ALIKE)
-
-
-_ALIKE = ({int, float}, {bool}, {dict, list})
+    return bool(types) and any(types <= alike for alike in ({int, float}, {bool}, {dict, list}))
 
 
 def _json_of(cell: str) -> Json:

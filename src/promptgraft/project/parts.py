@@ -39,7 +39,8 @@ from promptgraft.project.format_agents import AgentConfig, BamlConfig, TextsConf
 from promptgraft.project.format_search import DatasetConfig, SplitsConfig
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import FUNCTION, ObjectKind, PythonSource, Surroundings
-from promptgraft.prompt.schema import text_fields
+from promptgraft.prompt.fields import fields_of
+from promptgraft.prompt.schema import takes_bare_text
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
 from promptgraft.search.settings import Size
@@ -272,7 +273,8 @@ class CaseNames:
             if prompt.placeholders is None:
                 return cls(None)
             parameters |= prompt.placeholders
-            texts |= text_fields(prompt.prompt.template.output_type)
+            fields = fields_of(prompt.prompt.template.output_type)
+            texts |= {field.name for field in fields if takes_bare_text(field.kind)}
         return cls(frozenset(parameters), frozenset(texts))
 
 

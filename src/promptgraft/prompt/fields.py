@@ -206,11 +206,7 @@ def options_at(kind: Any, keys: Iterable[str]) -> tuple[str, ...]:
 
 
 def misfit(kind: Any, keys: Sequence[str], value: Json) -> str:
-    """Return why no value of a type has ``value`` at the path ``keys``; empty if one may.
-
-    Only what is certain is told: a field that a class lacks, a text where only numbers can be, and
-    the like.
-    """
+    """Return why no value of a type has ``value`` at the path ``keys``; empty if one may have."""
     for key in keys:
         kind = _inner(kind)
         fields = {field.name: field.kind for field in fields_of(kind)}
@@ -231,12 +227,7 @@ def misfit(kind: Any, keys: Sequence[str], value: Json) -> str:
     )
 
 
-_JSON_KINDS: Mapping[object, str] = {
-    str: "a text",
-    bool: "true or false",
-    int: "a number",
-    float: "a number",
-}
+_JSON_KINDS = {str: "a text", bool: "true or false", int: "a number", float: "a number"}
 
 
 def _inner(kind: Any) -> Any:

@@ -416,11 +416,6 @@ def takes_bare_text(kind: Any) -> bool:
     return any(_is_text(member) for member in members_of(kind))
 
 
-def text_fields(kind: Any) -> frozenset[str]:
-    """Return the names of the fields of a class that may be texts; none for other types."""
-    return frozenset(field.name for field in fields_of(kind) if takes_bare_text(field.kind))
-
-
 def bare_value(kind: Any, text: str) -> str | None:
     """Return a bare text as a value of a type that takes one; None where it stands for nothing."""
     bare = text.strip(_WRAPPING)
