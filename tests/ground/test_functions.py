@@ -17,13 +17,17 @@ from types import ModuleType
 
 import pytest
 
+from promptgraft.agents.python import PythonAgent
+from promptgraft.errors import ConfigError
 from promptgraft.ground.functions import (
+    call_fault,
     described,
+    first_argument,
     function_identity,
     function_name,
     without_address,
 )
-from promptgraft.project.python_source import load_file
+from promptgraft.project.python_source import as_maker, load_file
 from promptgraft.targets.formatting import default_example_formatter
 
 Identify = Callable[[Mapping[str, str]], str]
@@ -412,6 +416,100 @@ def test_a_function_is_the_same_in_every_process() -> None:
         ).stdout
 
     assert len({identity(seed) for seed in ("1", "2", "3", "4")}) == 1
+
+
+def test_a_function_is_the_same_in_every_version_of_python(identify: Identify) -> None:
+    source = """
+        import dataclasses
+        import attrs
+
+        class Limit:
+            most: int = 3
+
+        @attrs.frozen
+        class Rule:
+            limit: Limit
+            words: tuple[str, ...] = ("a",)
+
+            def points(self, text: str) -> float:
+                return len(text) / self.limit.most
+
+        @dataclasses.dataclass
+        class Verdict:
+            rule: Rule
+            points: "float"
+
+        def judge(rule: Rule, text: str) -> Verdict:
+            return Verdict(rule, rule.points(text))
+
+        def score(case: object, answer: str, rule: Rule = Rule(Limit())) -> float:
+            return judge(rule, f"{answer!r}: {case}").points
+        """
+
+    assert identify({"metrics.py": source}) == "metrics.score 9842acd12a1a"
+
+
+def test_the_type_of_an_attribute_counts(identify: Identify) -> None:
+    source = """
+        class Limit:
+            most = 3
+
+        class Rule:
+            limit: Limit
+
+        def score(case, answer):
+            return Rule
+        """
+
+    def of(old: str = "", new: str = "") -> str:
+        return identify({"metrics.py": dedent(source).replace(old, new)})
+
+    assert of("most = 3", "most = 4") != of()
+
+
+# Before Python 3.14, a type that is not imported at run time is possible with this line only.
+POSTPONED = "from __future__ import annotations\n" if sys.version_info < (3, 14) else ""
+
+
+def test_types_that_are_imported_for_type_checkers_alone_are_not_looked_for(
+    load: Callable[[Mapping[str, str]], ModuleType],
+) -> None:
+    source = """
+        from typing import TYPE_CHECKING
+
+        import attrs
+
+        if TYPE_CHECKING:
+            from nowhere import AgentAnswer, Answer, Case
+
+        @attrs.frozen
+        class Rule:
+            case: Case
+            most: int = 3
+
+            def __call__(self, case: Case, answer: Answer) -> float:
+                return self.most
+
+        def agent(query: str, call: Case) -> AgentAnswer:
+            return query
+
+        def too_many(query: str, call: Case, other: Case) -> AgentAnswer:
+            return query
+
+        def make() -> Answer:
+            return None
+
+        score = Rule(None)
+        """
+    module = load({"metrics.py": POSTPONED + dedent(source)})
+    assert call_fault(module.score, "case", "answer") == ""
+    assert call_fault(module.make, "case").endswith("its arguments are ()")
+    assert first_argument(module.score) == "case"
+    assert function_identity(module.score).startswith("metrics.Rule ")
+    assert as_maker(module.make) is module.make
+    assert PythonAgent(function=module.agent).reports_tools
+    with pytest.raises(ConfigError, match=r"`\(query, call\)`, found `\(query: "):
+        PythonAgent(function=module.too_many)
 
 
 def test_addresses_are_searched_for_in_linear_time() -> None:

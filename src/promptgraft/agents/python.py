@@ -20,7 +20,7 @@ from promptgraft.agents.call import (
     sooner,
     too_late,
 )
-from promptgraft.ground.functions import code_digest, function_name, place_of
+from promptgraft.ground.functions import code_digest, function_name, place_of, signature_of
 from promptgraft.ground.serde import shown, unstructure
 from promptgraft.ground.strict.checks import FLAG, SECONDS, STRING
 from promptgraft.prompt.sdk_replies import answer_in
@@ -31,7 +31,8 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 def _reports_tools(agent: PythonAgent) -> bool:
     # As text: annotations may be strings, and resolving them may import or fail.
-    return "AgentAnswer" in str(getattr(_unwrapped(agent.function), "__annotations__", {}))
+    signature = signature_of(_unwrapped(agent.function))
+    return signature is not None and "AgentAnswer" in str(signature.return_annotation)
 
 
 @attrs.frozen(kw_only=True)
@@ -172,9 +173,7 @@ def _place_of_call(function: Callable[..., Any]) -> Literal["", "second", "named
     function_object: object = function
     if not callable(function_object) or isinstance(function_object, type):
         raise errors.ConfigError(f"agent: expected a function, found {shown(function_object)}")
-    try:
-        signature = inspect.signature(function)
-    except (ValueError, TypeError):  # written in C, or a signature that cannot be read
+    if (signature := signature_of(function)) is None:
         return ""
     place: Literal["", "second", "named"] = ""
     for number, parameter in enumerate(signature.parameters.values()):

@@ -80,9 +80,8 @@ def _parsed(file: str, text: str) -> CodeSource:
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             # The code of a decorated function begins at its first decorator.
-            first = min(
-                statement.lineno for statement in (node, *getattr(node, "decorator_list", ()))
-            )
+            parts = (node, *getattr(node, "decorator_list", ()))
+            first = min(part.lineno for part in parts)
             source.nodes.setdefault((first, getattr(node, "name", "<lambda>")), []).append(node)
     for code in codes_in(module):
         source.codes.setdefault(place_of_code(code), []).append(code)
@@ -123,10 +122,8 @@ def _bindings(parent: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
         elif isinstance(node, Import):
             yield from ((name, node) for name in imported(node))
         elif isinstance(node, ast.stmt):
-            names = (name_node for name_node in ast.walk(node) if isinstance(name_node, ast.Name))
-            stored = {
-                name_node.id for name_node in names if not isinstance(name_node.ctx, ast.Load)
-            }
+            names = (inner for inner in ast.walk(node) if isinstance(inner, ast.Name))
+            stored = {name.id for name in names if not isinstance(name.ctx, ast.Load)}
             yield from ((name, node) for name in stored | changed([node]))
 
 
@@ -183,7 +180,7 @@ def loaded(code: CodeType) -> set[str]:
         str(instruction.argval)
         for part in codes_in(code)
         for instruction in dis.get_instructions(part)
-        if instruction.opname == "LOAD_NAME" or instruction.opname.endswith("GLOBAL")
+        if instruction.opname == "LOAD_NAME" or "GLOBAL" in instruction.opname
     }
 
 
@@ -238,6 +235,7 @@ _NUMBERS = (int, float, complex, Decimal)
 _PLAIN = (str, bytes, *_NUMBERS, NoneType, date, time, timedelta, Enum, re.Pattern)
 # Attributes that only these assign are settings, which determine results, and not state.
 _MAKERS = {"__init__", "__post_init__", "__attrs_post_init__"}
+_ANNOTATE = {"__annotate__", "__annotate_func__"}
 
 
 def function_name(function: object) -> str:
@@ -260,11 +258,7 @@ def call_fault(function: object, *given: str, named: Collection[str] = ()) -> st
         given: names of the positional arguments, for the message.
         named: names of the arguments that are given by name.
     """
-    if not callable(function):
-        return ""
-    try:
-        signature = _signature(function)
-    except (TypeError, ValueError):  # written in C
+    if (signature := signature_of(function)) is None:
         return ""
     try:
         signature.bind(*given, **dict.fromkeys(named))
@@ -279,16 +273,26 @@ def call_fault(function: object, *given: str, named: Collection[str] = ()) -> st
 
 def first_argument(function: Callable[..., object]) -> str:
     """Return the name of a function's first argument; empty if there is none, or none is told."""
-    try:
-        return next(iter(_signature(function).parameters), "")
-    except (TypeError, ValueError):  # written in C
-        return ""
+    signature = signature_of(function)
+    return next(iter(signature.parameters), "") if signature else ""
 
 
-def _signature(function: Callable[..., object]) -> inspect.Signature:
+def signature_of(function: object) -> inspect.Signature | None:
+    """Return the signature of a callable; None if it has none, or is written in C and tells none.
+
+    Types in it that are not defined stay names.
+    """
     # Of an object, `inspect` drops the first argument also where `__call__` is a static method.
     call = inspect.getattr_static(type(function), "__call__", None)
-    return inspect.signature(call.__func__ if isinstance(call, staticmethod) else function)
+    called: Any = call.__func__ if isinstance(call, staticmethod) else function
+    with contextlib.suppress(TypeError, ValueError):
+        if sys.version_info >= (3, 14):
+            from annotationlib import Format
+
+            # Types are evaluated only here; those imported for type checkers alone do not exist.
+            return inspect.signature(called, annotation_format=Format.FORWARDREF)
+        return inspect.signature(called)
+    return None
 
 
 def taking(*arguments: str) -> Callable[[object, attrs.Attribute[Any], object], None]:
@@ -517,6 +521,8 @@ class _Walk:
             self._later("", _Use(home, vars(sys.modules[base.__module__]), (base.__name__,)))
             for name, item in vars(base).items():
                 method = getattr(item, "__func__", getattr(item, "fget", item))
+                if name in _ANNOTATE:  # since Python 3.14; the source says it too
+                    continue
                 # Methods that attrs and dataclasses generate have no file.
                 if isinstance(method, FunctionType) and method.__code__.co_filename[:1] != "<":
                     self._later("", method)
@@ -591,7 +597,5 @@ class _Walk:
 
     def _nodes(self, function: FunctionType) -> list[ast.AST]:
         code = function.__code__
-        is_our_own = is_own(code.co_filename)
-        return (
-            self._source(code.co_filename).nodes.get(place_of_code(code), []) if is_our_own else []
-        )
+        nodes = self._source(code.co_filename).nodes if is_own(code.co_filename) else {}
+        return nodes.get(place_of_code(code), [])

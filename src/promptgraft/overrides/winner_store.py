@@ -6,7 +6,6 @@ winner of one prompt can be written without it, that of several cannot.
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import ConfigError, StoreError
+from promptgraft.ground.functions import signature_of
 from promptgraft.overrides.parts.descriptors import PromptDescriptor
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.resolution import check_unchanged
@@ -65,13 +65,10 @@ def winner_store(
 
 
 def _takes(function: Callable[..., object], option: str) -> bool:
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):  # written in C: it does not say
+    if (signature := signature_of(function)) is None:
         return True
-    return option in parameters or any(
-        parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
-    )
+    parameters = signature.parameters.values()
+    return any(option == each.name or each.kind is each.VAR_KEYWORD for each in parameters)
 
 
 @attrs.frozen(kw_only=True)

@@ -21,6 +21,7 @@ import attrs
 
 from promptgraft.errors import CallerError, ConfigError, DataFormatError, user_errors
 from promptgraft.ground.files import is_file
+from promptgraft.ground.functions import signature_of
 from promptgraft.ground.serde import did_you_mean
 from promptgraft.ground.strict.checks import Reach, check
 from promptgraft.ground.strict.kinds import without_name
@@ -262,7 +263,7 @@ def needed_by(function: FunctionType) -> list[str]:
     """Return the names of the required arguments of a function."""
     return [
         name
-        for name, parameter in inspect.signature(function).parameters.items()
+        for name, parameter in (signature_of(function) or inspect.Signature()).parameters.items()
         if parameter.default is parameter.empty and parameter.kind not in _MANY
     ]
 

@@ -14,6 +14,7 @@ import attrs
 
 from promptgraft.errors import PromptDefinitionError
 from promptgraft.ground.frozenmap import FrozenMap
+from promptgraft.ground.functions import signature_of
 from promptgraft.ground.serde import Json, did_you_mean, field_names, is_pydantic, shown
 from promptgraft.ground.text import listed
 from promptgraft.overrides.parts.descriptors import fold_name
@@ -91,10 +92,9 @@ def _fields_of(kind: Any) -> tuple[FieldInfo, ...]:
         hints = typing.get_type_hints(kind, include_extras=True)
     except NameError as error:
         # The error names only the missing type; the field is the one whose annotation holds it.
-        hints_by_kind = [vars(base).get("__annotations__", {}).items() for base in kind.__mro__]
-        wrong = [
-            name for hints in hints_by_kind for name, hint in hints if str(error.name) in str(hint)
-        ]
+        signature = signature_of(kind)
+        declared = signature.parameters.values() if signature else ()
+        wrong = [each.name for each in declared if str(error.name) in str(each.annotation)]
         raise PromptDefinitionError(
             f"field `{'.'.join((kind.__name__, *wrong[:1]))}`: {error}; define the annotated types "
             "at module level"
