@@ -27,6 +27,7 @@ from promptgraft.targets.formatting import (
     default_trace_formatter,
     expected_text,
     show_value,
+    tool_line,
 )
 
 NOTE = re.compile(r"\n\[… (\d+) of (\d+) characters left out …\]\n")
@@ -307,3 +308,21 @@ def test_an_expected_answer_is_text_that_is_the_same_in_every_run(
 ) -> None:
     text = expected_text(GepaExample(id="a", params=(), label=label))
     assert text == shown if shown != "find" else '"find"' in text
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (ToolInvoked(name="find", params={"q": 1}, result={"n": 2}), 'result: {"n": 2}'),
+        (ToolInvoked(name="find", params={"q": 1}, result=0), "result: 0"),
+        (ToolInvoked(name="find", params={"q": 1}, result=None, error="late"), "error: late"),
+        # An agent that is only called may report its calls without their results.
+        (ToolInvoked(name="find", params={"q": 1}, result=None), ""),
+    ],
+)
+def test_a_trace_tells_no_result_that_nobody_has_reported(call: ToolInvoked, told: str) -> None:
+    session = Session()
+    session.dispatch(call)
+    lines = ["[find]", '  params: {"q": 1}', *([f"  {told}"] if told else [])]
+    assert default_trace_formatter(session) == "\n".join(lines)
+    assert tool_line(call) == f'find: {{"q": 1}}{"; " if told else ""}{told}'

@@ -60,6 +60,7 @@ _FORMS = {
     "context": "a list of messages",
     "critical": "true or false",
 }
+_OF_TOOLS = {"function", "parameters", "input_schema", "description"}
 _COMMON = (*_SHAPES, "hints", "critical")
 # Parameters may have any name, but one this similar to the name of a field is a typing mistake.
 _TYPING_MISTAKE = 0.87
@@ -86,9 +87,7 @@ def _has_form(name: str, value: Json) -> bool:
 def _defines_tool(item: Mapping[str, Json]) -> bool:
     function = item.get("function", item)
     is_called = isinstance(function, dict) and "arguments" in function
-    return not is_called and not item.keys().isdisjoint(
-        ("function", "parameters", "input_schema", "description")
-    )
+    return not is_called and bool(item.keys() & _OF_TOOLS)
 
 
 def _mend_of(column: str) -> str:
@@ -132,10 +131,8 @@ class PlainReader:
         columns = (name for name in names.values() if isinstance(name, str))
         self._named = {*self._parameters, *self._answers, *columns, *keep, *files}
         self._keep = frozenset(keep)
-        # Columns of `expected` whose cells are JSON, and what is a text in any case.
-        self._typed, self._texts = set[str](), frozenset(texts)
-        # Columns of `expected` that no row has had so far.
-        self._lacking = {*self._answers}
+        # Columns of `expected`: those whose cells are JSON, and those that no row has had so far.
+        self._typed, self._lacking, self._texts = set[str](), {*self._answers}, frozenset(texts)
         self._read = frozenset(parameters or ())
         for name in _COMMON if parameters else ():
             if name in self._read and name not in self._named and name not in names:
@@ -249,9 +246,9 @@ class PlainReader:
         if self._answers:
             self._lacking -= value.keys()
             answer = self._chosen(node, self._answers, "expected")
+            # A name without a value stays, because functions of users read it.
             if self._cells:
                 answer = {name: None if cell == "" else cell for name, cell in answer.items()}
-            # A name without a value stays, because functions of users read it.
             is_there = any(member is not None for member in answer.values())
             conversation["expected"] = answer if is_there else None
         self._has_expected = self._has_expected or conversation["expected"] is not None

@@ -110,8 +110,7 @@ def default_trace_formatter(session: SessionProtocol) -> str:
     turn = 0
     for event in session.select_all(object):
         if isinstance(event, ToolInvoked):
-            params, outcome = _lines_of(event)
-            lines += [f"[{event.name}]", f"  params: {params}", f"  {outcome}"]
+            lines += [f"[{event.name}]", *(f"  {line}" for line in _lines_of(event))]
         elif isinstance(event, TurnAnswered):
             turn += 1
             user, answer = _line(event.query), _line(event.answer.text)
@@ -121,14 +120,16 @@ def default_trace_formatter(session: SessionProtocol) -> str:
 
 def tool_line(call: ToolInvoked) -> str:
     """Return a tool call with its parameters and its result in one line."""
-    params, outcome = _lines_of(call)
-    return f"{call.name}: {params}; {outcome}"
+    return f"{call.name}: {'; '.join(_lines_of(call)).removeprefix('params: ')}"
 
 
-def _lines_of(call: ToolInvoked) -> tuple[str, str]:
-    result = show_value(call.result, indent=None)
-    outcome = f"error: {_line(call.error)}" if call.error else f"result: {_line(result)}"
-    return _line(show_value(call.params, indent=None)), outcome
+def _lines_of(call: ToolInvoked) -> list[str]:
+    lines = [f"params: {_line(show_value(call.params, indent=None))}"]
+    if call.error:
+        lines.append(f"error: {_line(call.error)}")
+    elif call.result is not None:  # agents that are only called often report none
+        lines.append(f"result: {_line(show_value(call.result, indent=None))}")
+    return lines
 
 
 def _line(text: str) -> str:
