@@ -30,10 +30,13 @@ from promptgraft.targets.base import texts_of
 from promptgraft.targets.types import GepaExample, RolloutRecord
 
 _MOST_ROUNDS = 3
-_FEW = 30
-_MOST_ROUNDS_OF_FEW = 5
+"""Most times that the examples are answered."""
+_FEW, _MOST_ROUNDS_OF_FEW = 30, 5
+"""Up to how many examples are few, and the most times that these are answered."""
 _SMALL = 16
+"""Number of examples below which there is no look after half of them."""
 _FIRST_ROUND = 0.5
+"""Share of the error that may be spent before answers are repeated."""
 _EARLY = 0.02 * ERROR
 """Error that the look after half of the examples may spend: it stops at overwhelming gains only."""
 
@@ -65,34 +68,19 @@ def measure(
     not counted; new ones are evaluated then. If the winner is better, its answers are looked
     through for signs that it games the ``metrics``.
     """
-    # By digest, so that an example that is added leaves the order of the others alone.
-    ordered = sorted(examples, key=lambda one: digest_text(f"{seed}/held-out/{one.id}"))
-    count = len(ordered)
-    # Half of a small set can hardly show anything, and a look spends error.
-    half = count // 2 if count >= _SMALL else count
-    portions = [(portion, 0) for portion in (ordered[:half], ordered[half:]) if portion]
-    # With fewer cases no gain can be shown, however often they are answered.
-    cases = {case_of(example.id, example.family) for example in examples}
-    rounds, is_enough = 1, len(cases) >= least_cases(LEVEL)
     # Nothing follows that rollouts would have to be reserved for, except for critical examples.
     kit.budget.release(kit.budget.kept)
-    again, round_size = again_size(examples), 2 * count
-    most = _MOST_ROUNDS_OF_FEW if count <= _FEW else _MOST_ROUNDS
-    while is_enough and rounds < most:
-        if not kit.budget.affords((rounds + 1) * round_size + again):
-            break
-        rounds += 1
+    rounds = _rounds(kit, examples)
+    looks = _looks(examples, rounds, seed)
     comparison = _Comparison(kit=kit, winner=winner, examples=examples)
-    known_size, spent = 0, [0.0]
-    for portion, number in (*portions, *((ordered, number) for number in range(1, rounds))):
-        yield from comparison.ask(portion, number)
-        known_size += len(portion)
-        spent.append(_spent(known_size / count, rounds))
-        share = spent[-1] - spent[-2]
+    spent, spent_early = 0.0, looks[0].spent if len(looks) > rounds else 0.0
+    for look in looks:
+        yield from comparison.ask(look.portion, look.number)
+        share, spent = look.spent - spent, look.spent
         if comparison.is_fixed:
             # The scores are those of the first round, so the one remaining look at them may
             # spend the whole error.
-            share = ERROR - spent[len(portions) - 1]
+            share = ERROR - spent_early
         scores = comparison.scored(share)
         is_clear = verdict_of(winner, scores) in _CLEAR
         if is_clear or comparison.is_fixed:
@@ -109,10 +97,49 @@ def measure(
     return attrs.evolve(scores, lost=comparison.lost(), rollouts=comparison.rollouts), figures
 
 
-def _spent(done: float, rounds: int) -> float:
+def _rounds(kit: Kit, examples: Sequence[GepaExample]) -> int:
+    """Return how many times the budget pays for both answers to each example."""
+    cases = {case_of(example.id, example.family) for example in examples}
+    # With fewer cases no gain can be shown, however often they are answered.
+    if len(cases) < least_cases(LEVEL):
+        return 1
+    most = _MOST_ROUNDS_OF_FEW if len(examples) <= _FEW else _MOST_ROUNDS
+    again, round_size, rounds = again_size(examples), 2 * len(examples), 1
+    while rounds < most and kit.budget.affords((rounds + 1) * round_size + again):
+        rounds += 1
+    return rounds
+
+
+@attrs.frozen
+class _Look:
+    """A look of the sequential test at the scores.
+
+    Attributes:
+        portion: the examples that are answered for it.
+        number: how many times they were answered before.
+        spent: the error that may be spent in total, once it is done.
+    """
+
+    portion: Sequence[GepaExample]
+    number: int
+    spent: float
+
+
+def _looks(examples: Sequence[GepaExample], rounds: int, seed: int) -> Sequence[_Look]:
+    """Return the looks after half of the examples, after all, and after each further round."""
+    # By digest, so that an example that is added leaves the order of the others alone.
+    ordered = sorted(examples, key=lambda one: digest_text(f"{seed}/held-out/{one.id}"))
+    count = len(ordered)
+    # Half of a small set can hardly show anything, and a look spends error.
+    half = count // 2 if count >= _SMALL else 0
+    looks = [_Look(ordered[:half], 0, _EARLY)] if half else []
+    looks.append(_Look(ordered[half:], 0, _spent(1, rounds)))
+    looks += [_Look(ordered, number, _spent(number + 1, rounds)) for number in range(1, rounds)]
+    return looks
+
+
+def _spent(done: int, rounds: int) -> float:
     """Return the error that may be spent once the examples were answered ``done`` times."""
-    if done < 1:
-        return _EARLY
     # Repeated answers say less than new cases, so one round is half of the test.
     share = _FIRST_ROUND + (1 - _FIRST_ROUND) * (done - 1) / (rounds - 1) if rounds > 1 else 1.0
     return spent_error(ERROR, share)

@@ -29,7 +29,7 @@ from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.settings import PersistenceScope, Settings
 from promptgraft.targets import part_kinds
-from promptgraft.targets.base import Identity, OwnTarget, Target
+from promptgraft.targets.base import Identity, OwnTarget, Subject, Target
 from promptgraft.targets.judging import MetricFeedback, metrics_of
 from promptgraft.targets.part import PartOf, PromptPart
 from promptgraft.targets.prompt_rollout import PromptRollout
@@ -90,38 +90,19 @@ def target_for(
     """
     if isinstance(subject, Target):
         return OwnTarget(subject)
-    prompts_given = prompts_of(subject)
-    base = {at: _in_force(prompt, context) for at, prompt in prompts_given.items()}
-    # Without their own stores, which have been read, and which may not be picklable.
-    prompts = without_stores(prompts_given)
-    store = context.overrides_store
-    # The adapter that gives the target its identity: the first one if the subject has several.
-    adapters = tuple(subject.adapters.values()) if isinstance(subject, PromptSet) else ()
-    adapter = adapters[0] if adapters and context.adapter is None else context.task_adapter
-    flow, modules = None, tuple[Module, ...]()
     check_nodes(subject, metrics_of(config.feedback_fn))
-    steps, details = (0, 0), dict[str, Json]()
+    rollout = _rollout(subject, config, context, watch)
+    prompts, adapter = rollout.prompts, rollout.adapter
+    modules: tuple[Module, ...]
     if isinstance(subject, PromptSet):
-        flow, modules = subject.flow_on(context.adapter), subject.parts
-        steps = subject.max_steps, subject.max_step_chars
-        details = dict(subject.details)
+        modules, details = subject.parts, subject.details
     else:
         [prompt] = prompts.values()
-        modules = modules_of(config, prompt.descriptor)
+        modules, details = modules_of(config, prompt.descriptor), {}
+    store = context.overrides_store
     keeps = config.persist and config.persist_scope is PersistenceScope.GLOBAL
     return PromptTarget(
-        rollout=PromptRollout(
-            prompts=prompts,
-            base=base,
-            adapter=adapter,
-            flow=flow,
-            scoring=config.scoring,
-            watch=watch,
-            max_steps=steps[0],
-            max_step_chars=steps[1],
-            # A single prompt is measured earlier, with the values of examples, when it is changed.
-            max_prompt_chars=config.guards.max_prompt_chars if flow is not None else None,
-        ),
+        rollout=rollout,
         modules=modules,
         max_task_examples=config.max_task_examples_per_section,
         max_part_chars=config.guards.max_part_chars,
@@ -133,6 +114,37 @@ def target_for(
             details={**_details(prompts, modules, config), **details},
             functions=_functions(subject, prompts, config, adapter),
         ),
+    )
+
+
+def _rollout(
+    subject: Prompt[object] | Subject | PromptSet,
+    config: RunConfig,
+    context: OptimizationContext,
+    watch: Watch,
+) -> PromptRollout:
+    """Return what answers with the prompts of a subject, over the overrides in force."""
+    given = prompts_of(subject)
+    own_adapters = tuple(subject.adapters.values()) if isinstance(subject, PromptSet) else ()
+    # If the subject has several, the first one gives the target its identity.
+    adapter = own_adapters[0] if own_adapters and context.adapter is None else context.task_adapter
+    rollout = PromptRollout(
+        # Without their own stores, which are read here, and which may not be picklable.
+        prompts=without_stores(given),
+        base={at: _in_force(prompt, context) for at, prompt in given.items()},
+        adapter=adapter,
+        scoring=config.scoring,
+        watch=watch,
+    )
+    if not isinstance(subject, PromptSet):
+        # A single prompt is measured earlier, with the values of examples, when it is changed.
+        return rollout
+    return attrs.evolve(
+        rollout,
+        flow=subject.flow_on(context.adapter),
+        max_steps=subject.max_steps,
+        max_step_chars=subject.max_step_chars,
+        max_prompt_chars=config.guards.max_prompt_chars,
     )
 
 
