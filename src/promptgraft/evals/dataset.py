@@ -215,12 +215,9 @@ class Dataset(Shown):
             )
         except OSError as error:
             raise read_fault(path, error) from None
-        cases_chosen = tuple(case for case in cases if chosen in ("", case.id))
-        if chosen and not cases_chosen:
-            near = did_you_mean(chosen, [case.id for case in cases])
-            raise ConfigError(f"{path} has no case `{chosen}`{near}")
-        dropped, unsaid = reader.dropped, plain.unsaid
-        return cls(cases_chosen, str(path), path, dropped=dropped, unsaid=unsaid)
+        if chosen:
+            cases = _only(chosen, cases, path)
+        return cls(cases, str(path), path, dropped=reader.dropped, unsaid=plain.unsaid)
 
     @classmethod
     def of(
@@ -307,6 +304,15 @@ class Dataset(Shown):
         return Card(
             title=self.name, lead=lead, blocks=(first_rows(rows, ("id", "input", "expected")),)
         )
+
+
+def _only(name: str, cases: Sequence[Case], path: Path) -> tuple[Case, ...]:
+    """Return the case of a file with an id, and what else has that id, which is refused later."""
+    chosen = tuple(case for case in cases if case.id == name)
+    if not chosen:
+        near = did_you_mean(name, [case.id for case in cases])
+        raise ConfigError(f"{path} has no case `{name}`{near}")
+    return chosen
 
 
 def _listed(option: str, columns: Collection[str]) -> Collection[str]:

@@ -205,42 +205,32 @@ def render_prompt(
     """
     sections: list[RenderedSection] = []
     tools: list[RenderedTool] = []
-    heading_paths: set[str] = set()
+    shown_parts: set[str] = set()
     roles: dict[SectionPath, Role | None] = {}
     for path, section, visibility in _visible(walked, bindings, resolved.parts):
         roles[path] = section.role or roles.get(path[:-1])
         if visibility is SectionVisibility.SUMMARY:
-            summary = resolved.parts.summaries.get(path)
-            text = (section.summary or "") if summary is None else summary
-            sections.append(
-                RenderedSection(
-                    path=path,
-                    title=section.title,
-                    segments=(Segment(text),),
-                    overridden=summary is not None,
-                    summarized=True,
-                    lead=section.lead,
-                )
-            )
-            heading_paths.add(summary_part(path))
+            sections.append(_summarized(path, section, resolved.parts.summaries.get(path)))
+            shown_parts.add(summary_part(path))
             continue
         body = _full(path, section, bindings, resolved.parts.bodies.get(path))
         if section.tools:
             tools_here = [resolved.tools[tool.name] for tool in section.tools]
             body = _with_calls(body, tools_here, syntax=section.source.syntax)
             tools.extend(tools_here)
-            heading_paths.update(tool_part(tool.name) for tool in section.tools)
+            shown_parts.update(tool_part(tool.name) for tool in section.tools)
         sections.append(body)
         if isinstance(section, TaskExamplesSection):
             sections.extend(resolved.examples[path])
         if resolved.owners:
-            heading_paths.add(section_part(path))
+            shown_parts.add(section_part(path))
     if any(roles.values()):
+        # Task examples have no role of their own, but that of the section that holds them.
         sections = [
             attrs.evolve(section, role=roles.get(section.path, roles.get(section.path[:-1])))
             for section in sections
         ]
-    used = {part for part, owner in resolved.owners if owner is None or owner in heading_paths}
+    used = {part for part, owner in resolved.owners if owner is None or owner in shown_parts}
     return RenderedPrompt(
         ns=descriptor.ns,
         key=descriptor.key,
@@ -251,6 +241,21 @@ def render_prompt(
         repair=repair,
         applied=tuple(part for part in resolved.resolution.applied if part.part in used),
         skipped=resolved.resolution.skipped,
+    )
+
+
+def _summarized(
+    path: SectionPath, section: MarkdownSection, summary: str | None
+) -> RenderedSection:
+    """Return a section of which only the summary is shown: that of an override, if there is one."""
+    text = (section.summary or "") if summary is None else summary
+    return RenderedSection(
+        path=path,
+        title=section.title,
+        segments=(Segment(text),),
+        overridden=summary is not None,
+        summarized=True,
+        lead=section.lead,
     )
 
 
