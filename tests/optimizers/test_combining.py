@@ -36,8 +36,7 @@ def child(text: str, path: tuple[str, ...] = RULES) -> Candidate:
 
 
 def together(onto: Candidate, *children: Candidate) -> tuple[Candidate, list[bool]]:
-    both = combined(TARGET, onto, children, base=PARENT, parents=(0,), examples=DATA, is_child=True)
-    return both.candidate, list(both.contributes)
+    return combined(TARGET, onto, children, base=PARENT, parents=(0,), examples=DATA, is_child=True)
 
 
 def rules(candidate: Candidate) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from promptgraft.algorithms.gepa import search
-from promptgraft.algorithms.gepa.additions import registry
+from promptgraft.algorithms.gepa.additions.base import GROUP
 
 SEARCH = Path(search.__file__)
 GEPA = SEARCH.parent
@@ -34,7 +34,7 @@ def test_no_strategy_is_named_in_it(word: str) -> None:
 
 def test_it_names_no_addition() -> None:
     text = SEARCH.read_text("utf-8").casefold()
-    names = {*registry.GROUP.names} - {"lines"}  # of the paper
+    names = {*GROUP.names} - {"lines"}  # of the paper
     assert not [name for name in names if re.search(rf"\b{name}\b", text)]
 
 

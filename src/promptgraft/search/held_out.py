@@ -45,6 +45,9 @@ _CLEAR = (RunVerdict.IMPROVED, RunVerdict.WORSE, RunVerdict.LOST_CRITICAL)
 _Sides = tuple[list[RolloutRecord], list[RolloutRecord]]
 """The answers of the baseline to an example, and those of the winner."""
 
+_Look = tuple[Sequence[GepaExample], int, float]
+"""What is answered for a look, how often it was before, and the error that may be spent by then."""
+
 Sides: TypeAlias = tuple[Figures, Figures]
 """The figures of the baseline and of the winner."""
 
@@ -73,10 +76,10 @@ def measure(
     rounds = _rounds(kit, examples)
     looks = _looks(examples, rounds, seed)
     comparison = _Comparison(kit=kit, winner=winner, examples=examples)
-    spent, spent_early = 0.0, looks[0].spent if len(looks) > rounds else 0.0
-    for look in looks:
-        yield from comparison.ask(look.portion, look.number)
-        share, spent = look.spent - spent, look.spent
+    spent, spent_early = 0.0, _EARLY if len(looks) > rounds else 0.0
+    for portion, number, spent_then in looks:
+        yield from comparison.ask(portion, number)
+        share, spent = spent_then - spent, spent_then
         if comparison.is_fixed:
             # The scores are those of the first round, so the one remaining look at them may
             # spend the whole error.
@@ -110,39 +113,19 @@ def _rounds(kit: Kit, examples: Sequence[GepaExample]) -> int:
     return rounds
 
 
-@attrs.frozen
-class _Look:
-    """A look of the sequential test at the scores.
-
-    Attributes:
-        portion: the examples that are answered for it.
-        number: how many times they were answered before.
-        spent: the error that may be spent in total, once it is done.
-    """
-
-    portion: Sequence[GepaExample]
-    number: int
-    spent: float
-
-
-def _looks(examples: Sequence[GepaExample], rounds: int, seed: int) -> Sequence[_Look]:
+def _looks(examples: Sequence[GepaExample], rounds: int, seed: int) -> list[_Look]:
     """Return the looks after half of the examples, after all, and after each further round."""
     # By digest, so that an example that is added leaves the order of the others alone.
     ordered = sorted(examples, key=lambda one: digest_text(f"{seed}/held-out/{one.id}"))
     count = len(ordered)
     # Half of a small set can hardly show anything, and a look spends error.
     half = count // 2 if count >= _SMALL else 0
-    looks = [_Look(ordered[:half], 0, _EARLY)] if half else []
-    looks.append(_Look(ordered[half:], 0, _spent(1, rounds)))
-    looks += [_Look(ordered, number, _spent(number + 1, rounds)) for number in range(1, rounds)]
+    looks: list[_Look] = [(ordered[:half], 0, _EARLY)] if half else []
+    for number in range(rounds):
+        # Repeated answers say less than new cases, so one round is half of the test.
+        share = _FIRST_ROUND + (1 - _FIRST_ROUND) * number / (rounds - 1) if rounds > 1 else 1.0
+        looks.append((ordered if number else ordered[half:], number, spent_error(ERROR, share)))
     return looks
-
-
-def _spent(done: int, rounds: int) -> float:
-    """Return the error that may be spent once the examples were answered ``done`` times."""
-    # Repeated answers say less than new cases, so one round is half of the test.
-    share = _FIRST_ROUND + (1 - _FIRST_ROUND) * (done - 1) / (rounds - 1) if rounds > 1 else 1.0
-    return spent_error(ERROR, share)
 
 
 @attrs.frozen(kw_only=True)

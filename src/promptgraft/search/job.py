@@ -9,8 +9,7 @@ from contextlib import closing, nullcontext
 import attrs
 
 from promptgraft import errors
-from promptgraft.adapters.abilities import check_opening, is_in_batches, opened
-from promptgraft.evals.metrics.base import judges_of
+from promptgraft.adapters.abilities import check_opening, opened
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import digest, shown
 from promptgraft.ground.strict.checks import instance
@@ -24,14 +23,13 @@ from promptgraft.search.config import RunConfig
 from promptgraft.search.context import BasePromptOptimizer, OptimizationContext
 from promptgraft.search.plan import RunPlan, SeenAnswers
 from promptgraft.search.planning import plan_run
-from promptgraft.search.preflight import CheckedRun, models_asked, preflight
+from promptgraft.search.preflight import CheckedRun, are_in_batches, models_asked, preflight
 from promptgraft.search.result import RunResult
 from promptgraft.search.run_phases import BegunRun
-from promptgraft.search.settings import Limits, PersistenceScope
-from promptgraft.search.stopping import RunStoppedError, StopFile, is_early
+from promptgraft.search.settings import Limits, PersistenceScope, without_stop_files
+from promptgraft.search.stopping import RunStoppedError, is_early
 from promptgraft.search.wear import Wear, wear_from_json
 from promptgraft.targets.base import Subject, Target
-from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.prompts import Improvable, PromptSet, name_of, prompts_of
 from promptgraft.targets.texts import OwnCodeAdapter
 
@@ -283,8 +281,7 @@ class OptimizationJob:
     @property
     def is_in_batches(self) -> bool:
         """Whether a model of the run answers in provider batches."""
-        judges = judges_of(metrics_of(self.config.feedback_fn))
-        return any(map(is_in_batches, (*models_asked(self.context, self.subject), *judges)))
+        return are_in_batches(models_asked(self.context, self.subject), self.config)
 
     def dry(self) -> OptimizationJob:
         """Return the job on the embedded offline model: it costs nothing and stores nothing.
@@ -297,8 +294,7 @@ class OptimizationJob:
 
         offline, task = DryAdapter(), self.context.adapter
         # A stop file may be meant for the real run, and a run removes the one that it finds.
-        limits = self.config.limits
-        stoppers = [stopper for stopper in limits.stoppers if not isinstance(stopper, StopFile)]
+        limits = without_stop_files(self.config.limits)
         subject = self.subject
         return OptimizationJob(
             subject.answered_by(offline) if isinstance(subject, PromptSet) else subject,
@@ -313,7 +309,7 @@ class OptimizationJob:
             attrs.evolve(
                 self.config,
                 persist=False,
-                limits=attrs.evolve(limits, max_cost=None, max_tokens=None, stoppers=stoppers),
+                limits=attrs.evolve(limits, max_cost=None, max_tokens=None),
             ),
         )
 

@@ -34,8 +34,7 @@ from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.plan import RunPlan
 from promptgraft.search.scores import AMOUNTS, SCORE
-from promptgraft.search.settings import Limits
-from promptgraft.search.stopping import StopFile
+from promptgraft.search.settings import Limits, without_stop_files
 from promptgraft.search.wear import Wear, wear_of
 from promptgraft.targets.base import Target
 from promptgraft.targets.judging import hidden_in, metrics_of, with_held_out
@@ -47,7 +46,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("promptgraft")
 
-_DIGITS = 16
+_DIGITS, _SHORT = 16, 8
+"""Digits of a digest that a look remembers, and that tells what of a run has changed."""
 
 
 @attrs.frozen(kw_only=True)
@@ -100,7 +100,7 @@ class CheckedRun:
         _check_prices(config, self.models)
         deadline, budget, watch = _accounts(context, limits)
         # A run directory adds a stop file, which changes nothing that a plan shows.
-        is_as_planned = _without_stop_files(limits) == _without_stop_files(self.config.limits)
+        is_as_planned = without_stop_files(limits) == without_stop_files(self.config.limits)
         return attrs.evolve(
             self,
             context=context,
@@ -120,8 +120,7 @@ class CheckedRun:
     @property
     def is_in_batches(self) -> bool:
         """Whether a model of the run answers in provider batches."""
-        judges = judges_of(metrics_of(self.config.feedback_fn))
-        return any(map(is_in_batches, (*self.models, *judges)))
+        return are_in_batches(self.models, self.config)
 
     def begin(self, journal: Journal) -> Mapping[str, Json]:
         """Bind a journal to the run, and return the journal's fingerprint.
@@ -148,9 +147,27 @@ class CheckedRun:
 
     @property
     def _contents(self) -> Contents:
-        return contents_of(
-            self.prompts, self.config, examples=self.digests, questions=self.questions
-        )
+        """A short digest of each item by its name, for each digest of the fingerprint."""
+        contents_by_kind: dict[str, dict[str, str]] = {
+            "dataset": {
+                f"example `{example.id}`": self.digests[example.id][:_SHORT]
+                for example in self.config.training_examples
+            },
+            "meta_prompts": {
+                f"meta-prompt `{key}`": targets.meta_prompt_digest(prompt)[:_SHORT]
+                for key, prompt in self.questions.items()
+            },
+            "metrics": {
+                f"metric `{metric.name}`": _short(without_address(repr(metric)))
+                for metric in metrics_of(self.config.feedback_fn)
+            },
+        }
+        for group, make in (("prompt", _parts_of), ("bound", _values_of)):
+            contents_by_kind[group] = {}
+            for address, prompt in self.prompts.items():
+                place = f" of {address}" if len(self.prompts) > 1 else ""
+                contents_by_kind[group] |= {f"{name}{place}": value for name, value in make(prompt)}
+        return {name: items for name, items in contents_by_kind.items() if items}
 
     @property
     def run_id(self) -> str:
@@ -196,11 +213,6 @@ def _accounts(
         budget,
         Watch(budget=budget if budget.is_limited else None, notices=context.event_bus),
     )
-
-
-def _without_stop_files(limits: Limits) -> Limits:
-    stoppers = [stopper for stopper in limits.stoppers if not isinstance(stopper, StopFile)]
-    return attrs.evolve(limits, stoppers=stoppers)
 
 
 def preflight(context: OptimizationContext, config: RunConfig, subject: Improvable) -> CheckedRun:
@@ -259,6 +271,11 @@ def models_asked(context: OptimizationContext, subject: Improvable) -> list[Prov
     teachers = context.teacher.models if context.teacher else ()
     adapters = (context.adapter, context.proposing_adapter, *own_adapters, *teachers)
     return [adapter for adapter in adapters if adapter is not None]
+
+
+def are_in_batches(models: Iterable[ProviderAdapter], config: RunConfig) -> bool:
+    """Return whether one of the models, or a judge, answers in provider batches."""
+    return any(map(is_in_batches, (*models, *judges_of(metrics_of(config.feedback_fn)))))
 
 
 def _present_questions(
@@ -357,39 +374,6 @@ def question_of(example: GepaExample) -> HexDigest | None:
         return asked_digest([unstructure(param) for param in example.params])
     except DataFormatError:
         return None
-
-
-_SHORT = 8
-
-
-def contents_of(
-    prompts: Mapping[str, Prompt[object]],
-    config: RunConfig,
-    *,
-    examples: Mapping[str, HexDigest],
-    questions: Questions,
-) -> Contents:
-    """Return a short digest of each item by its name, for each digest of a fingerprint."""
-    contents_by_kind: dict[str, dict[str, str]] = {
-        "dataset": {
-            f"example `{example.id}`": examples[example.id][:_SHORT]
-            for example in config.training_examples
-        },
-        "meta_prompts": {
-            f"meta-prompt `{key}`": targets.meta_prompt_digest(prompt)[:_SHORT]
-            for key, prompt in questions.items()
-        },
-        "metrics": {
-            f"metric `{metric.name}`": _short(without_address(repr(metric)))
-            for metric in metrics_of(config.feedback_fn)
-        },
-    }
-    for group, make in (("prompt", _parts_of), ("bound", _values_of)):
-        contents_by_kind[group] = {}
-        for address, prompt in prompts.items():
-            place = f" of {address}" if len(prompts) > 1 else ""
-            contents_by_kind[group] |= {f"{name}{place}": value for name, value in make(prompt)}
-    return {name: items for name, items in contents_by_kind.items() if items}
 
 
 def _parts_of(prompt: Prompt[object]) -> Iterator[tuple[str, str]]:

@@ -264,6 +264,12 @@ class Limits(Settings):
         return tuple(stopper.path for stopper in self.stoppers if isinstance(stopper, StopFile))
 
 
+def without_stop_files(limits: Limits) -> Limits:
+    """Return the limits of a run that no file ends."""
+    stoppers = [stopper for stopper in limits.stoppers if not isinstance(stopper, StopFile)]
+    return attrs.evolve(limits, stoppers=stoppers)
+
+
 @attrs.frozen(kw_only=True)
 class Objectives(Settings):
     """What makes one candidate better than another.

@@ -13,19 +13,6 @@ from promptgraft.targets.text_lines import undoubled
 from promptgraft.targets.types import Candidate, GepaExample, Module
 
 
-@attrs.frozen(kw_only=True)
-class Combination:
-    """Several children in one candidate.
-
-    Attributes:
-        candidate: the candidate; it names the modules of all children that are in it.
-        contributes: whether each child has changed anything in it, in their order.
-    """
-
-    candidate: Candidate
-    contributes: tuple[bool, ...]
-
-
 def combined(
     target: Target,
     onto: Candidate,
@@ -35,9 +22,10 @@ def combined(
     parents: tuple[int, ...],
     examples: Sequence[GepaExample],
     is_child: bool,
-) -> Combination:
+) -> tuple[Candidate, list[bool]]:
     """Return a candidate with the changes of several children, as far as they are compatible.
 
+    Returns also whether each child has changed anything in it; it names the modules of these.
     A part that only one side changed is taken from that side. Texts that both sides changed are
     merged line by line; where both rewrote a line or an example, the earlier one wins.
 
@@ -58,7 +46,7 @@ def combined(
         if merged is not None:
             modules = tuple(dict.fromkeys((*modules, *child.modules)))
             onto = attrs.evolve(merged, modules=modules)
-    return Combination(candidate=onto, contributes=tuple(contributes))
+    return onto, contributes
 
 
 def _with_child(

@@ -10,7 +10,6 @@ from promptgraft.adapters.base import PromptResponse
 from promptgraft.errors import ConfigError, FeedbackError, TransientProviderError
 from promptgraft.evals.aggregate import Aggregation, check_aggregation, judged, metrics_identity
 from promptgraft.evals.attempt import ParamsOf, answer_of, params_of_cases
-from promptgraft.evals.causes import compares_expected
 from promptgraft.evals.metrics.base import is_hidden
 from promptgraft.evals.metrics.judging import check_cases, check_metrics, feedback_text, judge_case
 from promptgraft.evals.types import Case, Metric
@@ -118,11 +117,6 @@ class MetricFeedback:
         """Its identity in a run's fingerprint: a digest of the metrics with their options."""
         # Without code, which is in `functions`: it may differ when scores are reused.
         return metrics_identity(self.metrics, self.aggregation, code=False)
-
-    @property
-    def wants_expected(self) -> bool:
-        """Whether a metric compares the whole answer with ``expected``."""
-        return compares_expected(self.metrics)
 
     @property
     def functions(self) -> Mapping[str, Json]:

@@ -10,6 +10,7 @@ import attrs
 
 from promptgraft import errors
 from promptgraft.adapters.abilities import check_serves
+from promptgraft.evals.causes import compares_expected
 from promptgraft.ground.content import kinds_of_files
 from promptgraft.ground.serde import Json, digest_json, shown
 from promptgraft.overrides.parts import plain_lists
@@ -25,7 +26,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.targets.base import Identity, InvalidProposalError, RejectionReason, longest_text
 from promptgraft.targets.estimating import Estimate, estimated, text_chars
-from promptgraft.targets.judging import MetricFeedback
+from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.part import PartOf, PromptPart, View
 from promptgraft.targets.part_kinds import taken_keys
 from promptgraft.targets.prompt_rollout import CheckedFlow, CheckedFunction, PromptRollout, too_long
@@ -379,14 +380,12 @@ class PromptTarget:
             else text_chars(_rendered_with(prompt, example), self.rollout.adapter)
             for example in examples
         ]
-        feedback = self.rollout.scoring.feedback_fn
-        is_answer = isinstance(feedback, MetricFeedback) and feedback.wants_expected
         return estimated(
             prompt.template,
             lengths,
             examples,
             longest=_rendered_with(prompt, examples[lengths.index(max(lengths))]),
-            is_answer=is_answer,
+            is_answer=compares_expected(metrics_of(self.rollout.scoring.feedback_fn)),
             adapter=self.rollout.adapter,
         )
 

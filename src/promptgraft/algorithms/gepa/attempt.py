@@ -217,7 +217,7 @@ class Step(PipelineStep[Attempt]):
             candidate = attrs.evolve(better[0].child, parents=(parent,))
         if remaining:
             children = [attempt.child for attempt in remaining]
-            combination = combined(
+            combination, contributes = combined(
                 kit.target,
                 candidate,
                 children,
@@ -228,9 +228,9 @@ class Step(PipelineStep[Attempt]):
             )
             # It may equal one of the children, none of which has been validated yet.
             alike = {child.digest for child in children}
-            if combination.candidate.digest not in seen or combination.candidate.digest in alike:
-                candidate = combination.candidate
-                applied += compress(remaining, combination.contributes)
+            if combination.digest not in seen or combination.digest in alike:
+                candidate = combination
+                applied += compress(remaining, contributes)
         seen.add(candidate.digest)
         left_out = [attempt for attempt in better if attempt not in applied]
         return Result(self, candidate, applied, left_out)

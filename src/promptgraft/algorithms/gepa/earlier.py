@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from promptgraft.algorithms.gepa.additions.registry import VERSIONS
+from promptgraft.algorithms.gepa.additions.base import VERSIONS
 from promptgraft.algorithms.gepa.reflect import REFLECTION
 from promptgraft.errors import JournalMismatchError
 from promptgraft.ground.serde import Json, digest

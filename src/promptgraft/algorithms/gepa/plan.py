@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import attrs
 
-from promptgraft.algorithms.gepa.additions.base import Addition
-from promptgraft.algorithms.gepa.additions.registry import ADDITIONS_KIND, GROUP, VERSIONS
+from promptgraft.algorithms.gepa.additions.base import ADDITIONS_KIND, GROUP, VERSIONS, Addition
 from promptgraft.algorithms.gepa.reflect import ATTEMPTS, MOST_MODULES_CHANGED, REFLECTION
 from promptgraft.algorithms.gepa.select import Explored, MinibatchChoice, ModuleChoice
 from promptgraft.errors import ConfigError
