@@ -65,6 +65,11 @@ class InvalidProposalError(PromptgraftError):
         self.detail = detail
 
 
+def unreadable(detail: str) -> InvalidProposalError:
+    """Return the refusal of a reply that cannot be read."""
+    return InvalidProposalError(RejectionReason.UNPARSABLE, detail)
+
+
 def check_length(text: str, longest: int) -> None:
     """Refuse a proposal of more than ``longest`` characters.
 

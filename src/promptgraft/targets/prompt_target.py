@@ -504,6 +504,7 @@ class PromptTarget:
         parents: tuple[int, ...] = (),
         modules: tuple[Module, ...] = (),
     ) -> Candidate:
+        # A change that repeats the base makes no other candidate.
         in_force: dict[str, Json] = {
             address: plain_lists(prompt.base.merged_with(changes[address]).entries())
             for address, prompt in self._prompts.items()

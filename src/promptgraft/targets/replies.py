@@ -15,7 +15,7 @@ from promptgraft.ground.text import clip, listed
 from promptgraft.overrides.parts.examples import ToolCall, WorkedExample, one_line
 from promptgraft.prompt.answers import answer_text, blocks
 from promptgraft.prompt.lenient_json import MAX_DEPTH, parse_lenient
-from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.base import InvalidProposalError, RejectionReason, unreadable
 
 TEXT_TAG = "instruction"
 JSON_TAG = "json"
@@ -392,11 +392,6 @@ def unfit(expected: str, value: Json) -> InvalidProposalError:
     """Return the refusal of a value in a reply, with the beginning of what was found."""
     value_shown = clip(json.dumps(value), _SHOWN_CHARS, around=" ")
     return unreadable(f"{expected}, found {value_shown}")
-
-
-def unreadable(detail: str) -> InvalidProposalError:
-    """Return the refusal of a reply that cannot be read."""
-    return InvalidProposalError(RejectionReason.UNPARSABLE, detail)
 
 
 _REASON_CHARS = 400

@@ -11,7 +11,7 @@ from typing import Literal
 import attrs
 
 from promptgraft.ground.text import clip, folded_words
-from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.base import unreadable
 
 _MARK = re.compile(r"(?:[-*+•]|\d+[.)])\s+")
 _FENCE = re.compile(r"```|~~~")
@@ -255,7 +255,7 @@ def _edits(reply: str) -> list[_Edit]:
             case "replace", _:
                 edits[-1].replace.append(line)
     if inside:
-        raise _refused(f"edit {len(edits)} does not end; close it with >>>>>>> REPLACE")
+        raise unreadable(f"edit {len(edits)} does not end; close it with >>>>>>> REPLACE")
     return edits
 
 
@@ -270,12 +270,8 @@ def _place(lines: Sequence[str], wanted: Sequence[str], number: int) -> int:
     if len(places) == 1:
         return places[0]
     lines_shown = clip("\n".join(wanted), _SHOWN_CHARS, around=" ")
-    raise _refused(
+    raise unreadable(
         f"edit {number}: expected SEARCH lines that occur once in the current text, found them "
         + (f"{len(places)} times; add a neighbouring line: " if places else "nowhere: ")
         + repr(lines_shown)
     )
-
-
-def _refused(detail: str) -> InvalidProposalError:
-    return InvalidProposalError(RejectionReason.UNPARSABLE, detail)

@@ -112,11 +112,9 @@ def as_texts(texts: Mapping[str, str]) -> Mapping[str, str]:
 
 def as_errors(kinds: type[Exception] | Iterable[type[Exception]]) -> tuple[type[Exception], ...]:
     """Return the exceptions that are the fault of a candidate as a tuple."""
-    error_types = (kinds,) if isinstance(kinds, type) else tuple(kinds)
-    kinds_object: tuple[object, ...] = (
-        error_types  # users may pass anything, whatever the annotation says
-    )
-    for kind in kinds_object:
+    # Users may pass anything, whatever the annotation says.
+    error_types: tuple[Any, ...] = (kinds,) if isinstance(kinds, type) else tuple(kinds)
+    for kind in error_types:
         if not isinstance(kind, type) or not issubclass(kind, Exception):
             raise errors.ConfigError(
                 "candidate_errors: expected exception classes such as (ValueError,), "

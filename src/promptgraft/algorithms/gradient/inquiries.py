@@ -17,7 +17,7 @@ from promptgraft.search.asks import Asking, Question, Reply, Together
 from promptgraft.search.round_events import Blame, Problem, Severity
 from promptgraft.search.stopping import RunStoppedError, StopReason
 from promptgraft.search.stops import UNSCORED_ALLOWANCE, FaultyStretch
-from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.base import InvalidProposalError, RejectionReason, unreadable
 from promptgraft.targets.formatting import in_one_line
 from promptgraft.targets.replies import (
     JSON_TAG,
@@ -26,7 +26,6 @@ from promptgraft.targets.replies import (
     read_value,
     text_in,
     unfit,
-    unreadable,
 )
 
 MOST_PROBLEMS = 20

@@ -130,6 +130,7 @@ class Patcher:
                 [self._merge_inquiry(base, module, chosen[module]) for module in several]
             )
         else:
+            # A stage of the user's may reword even one gradient; the question would merge nothing.
             several = list(chosen)
             parts = [self._aggregated(base, *part) for part in chosen.items()]
             outcomes = yield from Together(parts)

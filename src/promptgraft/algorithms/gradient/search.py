@@ -216,6 +216,7 @@ class GradientSearch(BaseSearch):
             self._clean += 1
             return _ended(base, Decided.NOTHING, "no case failed")
         self._clean = 0
+        # Of every round with failures, however it ends; an accepted one sets it back.
         self._without_gain += 1
         gradients = yield from self._tracer.trace(base.number, base.candidate, failures)
         # Fewer parts change after a refusal, as if the step size of a gradient were reduced.
@@ -301,6 +302,7 @@ class GradientSearch(BaseSearch):
         try:
             self._patience.refused(reason, why)
         except RunStoppedError as stop:
+            # Raised only once the end of this round has been published.
             self._given_up = stop
         return _ended(base, Decided.NOTHING, why)
 

@@ -215,6 +215,7 @@ class _Parts:
 
     def __init__(self, target: Target, candidate: Candidate) -> None:
         self.node = target.identity.name
+        # What is still to be added has led to no failure.
         self.modules = {module.name: module for module in target.modules if not module.is_new}
         self._described = {
             name: target.describe(module, candidate) for name, module in self.modules.items()
@@ -336,7 +337,8 @@ def _trace_inquiry(number: int, trace: _Trace, shown: _Parts) -> Inquiry[Blames]
         losses=_shown_signals(list(signals)),
     )
     if len(trace.steps) == 1:
-        # Alone, a step has room for all that is known of it.
+        # Alone, a step has room for all that is known of it. The digest stays that of the short
+        # form, which journals of earlier versions have.
         [step] = trace.steps.values()
         brief = _shown_step(step, _MAX_STEP_OF_TRACE_CHARS)
         whole = params.steps.replace(brief, _shown_step(step, _MAX_STEP_ALONE_CHARS))
