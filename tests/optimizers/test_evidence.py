@@ -200,6 +200,13 @@ def test_what_became_of_an_attempt_is_told(
     assert told.endswith(lines)
 
 
+def test_of_a_kept_attempt_that_only_added_lines_nothing_is_promised_below() -> None:
+    longer = f"{OLD}\n- sales: plans"
+    told = told_of(attempt(is_better=True, texts=(OLD, longer)), longer, OLD)
+    assert "Kept: it is in the current text" in told
+    assert told.endswith("\nsection queues, where nothing was replaced")
+
+
 @pytest.mark.parametrize("mended", ["", "e1"])
 def test_of_an_attempt_that_was_not_kept_no_case_is_wrong_again(mended: str) -> None:
     for is_better in (True, False):

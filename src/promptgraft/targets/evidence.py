@@ -255,7 +255,9 @@ def _lines_changed(name: str, before: str, after: str, *, marks: str) -> Iterato
     old, new = before.splitlines(), after.splitlines()
     removed = [line for line in old if line not in new]
     added = [line for line in new if line not in old]
-    yield f"{in_one_line(name)}:" if marks else in_one_line(name)
+    is_shown = any(lines for mark, lines in (("-", removed), ("+", added)) if mark in marks)
+    only_added = ", where nothing was replaced" if marks == "-" else ""
+    yield f"{in_one_line(name)}{':' if is_shown else only_added}"
     for mark, lines, other_lines in (("-", removed, added), ("+", added, removed)):
         if mark in marks:
             yield from (f"{mark} {_cropped(line, other_lines)}" for line in lines[:_MOST_LINES])
