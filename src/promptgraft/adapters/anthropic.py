@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import attrs
 import msgspec
 
+from promptgraft.adapters.base import Usage
 from promptgraft.adapters.calling import schemas, turns
 from promptgraft.adapters.calling.access import Access, Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
@@ -158,26 +159,31 @@ class AnthropicWire:
             if block.type == "tool_use"
         )
         finish = _FINISHES.get(answer.stop_reason, turns.Finish.DONE)
-        usage = turns.counted_in(_Tokens, answer.usage)
-        read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+        usage, written = self.counted(body)
         return turns.Turn(
             text="".join(block.text or "" for block in blocks if block.type == "text"),
             requests=requests,
             # Compatible servers may give another reason beside calls of tools.
             finish=turns.Finish.TOOLS if requests and finish is turns.Finish.DONE else finish,
             finish_reason=answer.stop_reason,
-            usage=turns.usage_of(
-                # Anthropic's input tokens leave out those of the cache; ours include them.
-                None if usage.input_tokens is None else usage.input_tokens + read + written,
-                usage.output_tokens,
-                cached=read,
-                written=written,
-                reasoning=(usage.output_tokens_details or _Thought()).thinking_tokens or 0,
-            ),
+            usage=usage,
             cache_write_tokens=written,
             model=answer.model or self.model,
             messages=({"role": "assistant", "content": _repeatable(answer.content)},),
         )
+
+    def counted(self, body: JsonObject) -> tuple[Usage, int]:
+        tokens = turns.counted_in(_Tokens, body.get("usage"))
+        read, written = tokens.cache_read_input_tokens or 0, tokens.cache_creation_input_tokens or 0
+        usage = turns.usage_of(
+            # Anthropic's input tokens leave out those of the cache; ours include them.
+            None if tokens.input_tokens is None else tokens.input_tokens + read + written,
+            tokens.output_tokens,
+            cached=read,
+            written=written,
+            reasoning=(tokens.output_tokens_details or _Thought()).thinking_tokens or 0,
+        )
+        return usage, written
 
     def stable(self, body: JsonObject) -> Json:
         return [body.get("tools"), body.get("system")]
@@ -208,7 +214,6 @@ class _Answer(msgspec.Struct, frozen=True):
     content: list[dict[str, Any]]
     model: str | None = None
     stop_reason: str | None = None
-    usage: Any = None
 
 
 class _Block(msgspec.Struct, frozen=True):

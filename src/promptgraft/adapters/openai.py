@@ -11,6 +11,7 @@ import attrs
 import msgspec
 
 from promptgraft.adapters import responses
+from promptgraft.adapters.base import Usage
 from promptgraft.adapters.calling import schemas, turns
 from promptgraft.adapters.calling.access import Api
 from promptgraft.adapters.calling.adapter import ModelAdapter
@@ -167,7 +168,7 @@ class ChatWire:
         )
         # The presence of calls decides: compatible servers send `stop` beside them.
         finish = _FINISHES.get(reason, turns.Finish.TOOLS if requests else turns.Finish.DONE)
-        usage, written = openai_usage(answer.usage)
+        usage, written = self.counted(body)
         return turns.Turn(
             # A structured answer that is refused arrives in a field of its own, with the reason
             # `stop`.
@@ -186,6 +187,9 @@ class ChatWire:
                 },
             ),
         )
+
+    def counted(self, body: JsonObject) -> tuple[Usage, int]:
+        return openai_usage(body.get("usage"))
 
     def stable(self, body: JsonObject) -> Json:
         messages = body.get("messages")
@@ -230,7 +234,6 @@ class _Choice(msgspec.Struct, frozen=True):
 class _Answer(msgspec.Struct, frozen=True):
     choices: list[_Choice]
     model: str | None = None
-    usage: Any = None
 
 
 def _text(content: str | list[str | _Part] | None) -> str | None:

@@ -136,7 +136,7 @@ class ResponsesWire:
         refusal = _text_in(items, "refusal")
         finish, reason = _finish(answer, refusal=refusal)
         requests = tuple(_request(item) for item in items if item.type == "function_call")
-        usage, written = openai_usage(answer.usage)
+        usage, written = self.counted(body)
         return turns.Turn(
             text=refusal or _text_in(items, "output_text"),
             requests=requests,
@@ -147,6 +147,9 @@ class ResponsesWire:
             model=answer.model or self.model,
             messages=tuple(item for item in answer.output if _is_repeatable(item)),
         )
+
+    def counted(self, body: JsonObject) -> tuple[Usage, int]:
+        return openai_usage(body.get("usage"))
 
     def stable(self, body: JsonObject) -> Json:
         input_items = body.get("input")
@@ -212,7 +215,6 @@ class _Answer(msgspec.Struct, frozen=True):
     status: str | None = None
     incomplete_details: _Incomplete | None = None
     model: str | None = None
-    usage: Any = None
 
 
 class _Part(msgspec.Struct, frozen=True):

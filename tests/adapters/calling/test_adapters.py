@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import os
 import pickle
@@ -17,7 +19,7 @@ import pytest
 from programs import Programs
 from promptgraft import AnthropicAdapter, ModelPrice, OpenAIAdapter, Prices, RetryPolicy
 from promptgraft.adapters.anthropic import AnthropicProfile
-from promptgraft.adapters.base import ModelCalled, PromptExecuted, ToolInvoked
+from promptgraft.adapters.base import NO_USAGE, ModelCalled, PromptExecuted, ToolInvoked, Usage
 from promptgraft.adapters.calling.access import Access, Api
 from promptgraft.adapters.openai import OpenAIProfile
 from promptgraft.errors import (
@@ -26,13 +28,15 @@ from promptgraft.errors import (
     EmptyAnswerError,
     PermanentProviderError,
     RefusedAnswerError,
+    TransientProviderError,
     TruncatedAnswerError,
 )
+from promptgraft.ground.serde import Json
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, Tool
 from promptgraft.runtime import Session
 from promptgraft.runtime.session import Budget, Charge
 from servers.anthropic_messages import AnthropicMessages
-from servers.behaviour import Answer, Asked, Behaviour, Call, Stop, always, says
+from servers.behaviour import Answer, Asked, Behaviour, Call, Stop, always, in_turn, says
 from servers.loopback import KEY, MODEL, LoopbackServer
 from servers.openai_chat import OpenAIChat
 from servers.openai_responses import OpenAIResponses
@@ -128,6 +132,55 @@ def searching(asked: Asked) -> Answer:
 def server(family: Family) -> Iterator[LoopbackServer]:
     with LoopbackServer(family.server(), brain=searching) as running:
         yield running
+
+
+def counting(family: Family, sent: Json, received: Json) -> Json:
+    """Return token counts as the API of a family writes them."""
+    names = ("prompt", "completion") if family is OPENAI else ("input", "output")
+    return {f"{name}_tokens": count for name, count in zip(names, (sent, received), strict=True)}
+
+
+def unreadable_at_first(family: Family, sent: Json, received: Json, times: int) -> ModelCalled:
+    """Ask once at a price, and return what was reported of the call.
+
+    The server answers some times with nothing but token counts, and then with 7 and 1.
+    """
+    usage = counting(family, sent, received)
+    body = json.dumps({"usage": usage, "choices": [], "output": None}).encode()
+    session = Session()
+    with LoopbackServer(
+        family.server(),
+        brain=lambda _: Answer(text="yes", input_tokens=7, output_tokens=1),
+        script=in_turn(*[Behaviour(body=body)] * times),
+    ) as server:
+        adapter = family.of(
+            server,
+            prices=Prices({MODEL: ModelPrice(input="1", output="10")}),
+            policy=RetryPolicy(attempts=3, wait_initial=0.001, wait_max=0.002),
+        )
+        with contextlib.suppress(TransientProviderError):
+            adapter.evaluate(prompt(str), session=session)
+    [called] = session.select_all(ModelCalled)
+    return called
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_tokens_of_an_answer_that_cannot_be_read_are_on_the_bill(
+    family: Family, times: int
+) -> None:
+    called = unreadable_at_first(family, 100, 20, times)
+    lost = min(times, 2)  # the same shape twice ends the call
+    answered = Usage(input_tokens=7, output_tokens=1) if lost < 2 else NO_USAGE
+    assert bool(called.fault) is (lost == 2)
+    assert called.usage == answered + Usage(input_tokens=100 * lost, output_tokens=20 * lost)
+    dollars = Decimal(called.usage.input_tokens + 10 * called.usage.output_tokens)
+    assert called.cost == dollars / 1_000_000
+
+
+@pytest.mark.parametrize(("sent", "received"), [("100", "20"), (100.0, 20.0)])
+def test_token_counts_in_another_form_count(family: Family, sent: Json, received: Json) -> None:
+    called = unreadable_at_first(family, sent, received, 1)
+    assert called.usage == Usage(input_tokens=107, output_tokens=21)
 
 
 def test_tools_are_called_and_the_answer_is_parsed(family: Family, server: LoopbackServer) -> None:

@@ -44,6 +44,9 @@ class Notes:
     def read(self, body: JsonObject) -> Turn:
         raise NotImplementedError
 
+    def counted(self, body: JsonObject) -> tuple[Usage, int]:
+        raise NotImplementedError
+
     def stable(self, body: JsonObject) -> Json:
         raise NotImplementedError
 

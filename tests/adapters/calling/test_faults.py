@@ -223,6 +223,12 @@ def test_a_provider_may_say_that_trying_again_is_of_no_use() -> None:
             "the answer:1:1: Expecting value (text/html): Log in",
             "check base_url",
         ),
+        (
+            received(200, 'data: {"delta": "a"}\n\n', content_type="text/event-stream"),
+            "unreadable answer",
+            'the answer:1:1: Expecting value (text/event-stream): data: {"delta": "a"}',
+            "turn off streaming in the server",
+        ),
         (NothingReceivedError("60 s", timed_out=True), "no answer in time", "60 s", ""),
         (NothingReceivedError("reset"), "no answer", "reset", ""),
     ],

@@ -23,7 +23,7 @@ from promptgraft.adapters.calling.parts import read_text
 from promptgraft.adapters.calling.prices import Prices
 from promptgraft.adapters.calling.retrying import RetryPolicy
 from promptgraft.adapters.calling.schemas import ModelProfile, answer_in
-from promptgraft.adapters.calling.turns import Turn, Wire
+from promptgraft.adapters.calling.turns import Finish, Turn, UnreadableTurnError, Wire
 from promptgraft.adapters.facts import end_of, tokens_of_image
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
 from promptgraft.ground.content import Image
@@ -422,7 +422,7 @@ class ModelAdapter(ABC):
         is_limited = session.budget is not None and session.budget.is_limited
         return caller.call(
             body,
-            read=self.wire.read,
+            read=self._read,
             price=lambda turn: _share_of(self._price(turn), share),
             model=self.model,
             expected=self._expected(body, share) if is_limited else NOTHING,
@@ -431,6 +431,22 @@ class ModelAdapter(ABC):
             kept=kept,
             beginning="" if share is BATCH_SHARE else self._beginning(body),
         )
+
+    def _read(self, body: JsonObject) -> Turn:
+        try:
+            return self.wire.read(body)
+        except UnreadableTurnError as error:
+            usage, written = self.wire.counted(body)
+            error.billed = Turn(
+                text="",
+                finish=Finish.DONE,
+                finish_reason="",
+                usage=usage,
+                cache_write_tokens=written,
+                model=self.model,
+                messages=(),
+            )
+            raise
 
     def _beginning(self, body: JsonObject) -> str:
         """Identify the part of a request that the provider caches; empty if it is too short."""

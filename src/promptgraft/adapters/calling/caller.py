@@ -11,8 +11,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
+from typing import Any
 
 import attrs
+import msgspec
 
 from promptgraft import errors
 from promptgraft.adapters.base import (
@@ -66,7 +68,7 @@ class KeptCall:
         match answer:
             case {"calls": [called], "turn": turn}:
                 session.dispatch(called_from_json(called, self.place))
-                return turns.turn_from_json(turn, self.place)
+                return _turn_from_json(turn, self.place)
         raise errors.JournalCorruptError(
             f"the journal's record of the call `{self.place}` is no answer of a model; restore the "
             "journal"
@@ -86,8 +88,68 @@ class KeptCall:
         calls: list[Json] = [called_to_json(self.called)]
         # Only a turn that the conversation goes on from is ever sent back.
         goes_on = turn.finish in {turns.Finish.TOOLS, turns.Finish.PAUSED}
-        turn_json = turns.turn_to_json(turn if goes_on else attrs.evolve(turn, messages=()))
+        turn_json = _turn_to_json(turn if goes_on else attrs.evolve(turn, messages=()))
         return self.question, {"calls": calls, "turn": turn_json}
+
+
+class _KeptTurn(msgspec.Struct):
+    """A turn as the journal keeps it."""
+
+    text: str
+    requests: list[tuple[str, str, str]]
+    finish: turns.Finish
+    finish_reason: str
+    usage: tuple[int, int, int, int]
+    cache_write_tokens: int
+    model: str
+    messages: list[dict[str, Any]]
+
+
+def _turn_to_json(turn: turns.Turn) -> Json:
+    """Return a turn as the journal keeps it."""
+    return {
+        "text": turn.text,
+        "requests": [[request.id, request.name, request.arguments] for request in turn.requests],
+        "finish": turn.finish.value,
+        "finish_reason": turn.finish_reason,
+        "usage": [*attrs.astuple(turn.usage)],
+        "cache_write_tokens": turn.cache_write_tokens,
+        "model": turn.model,
+        "messages": [*turn.messages],
+    }
+
+
+def _turn_from_json(plain: Json, key: str) -> turns.Turn:
+    """Return the turn that the journal keeps under ``key``.
+
+    Raises:
+        JournalCorruptError: ``plain`` is not what :func:`_turn_to_json` returned.
+    """
+    try:
+        kept_turn = msgspec.convert(plain, _KeptTurn)
+    except msgspec.ValidationError as error:
+        raise errors.JournalCorruptError(
+            f"the journal's record `{key}` holds no answer of a model: {error}; restore the journal"
+        ) from None
+    sent, received, cached, thought = kept_turn.usage
+    return turns.Turn(
+        text=kept_turn.text,
+        requests=tuple(
+            turns.ToolRequest(id=id_, name=name, arguments=arguments)
+            for id_, name, arguments in kept_turn.requests
+        ),
+        finish=kept_turn.finish,
+        finish_reason=kept_turn.finish_reason,
+        usage=Usage(
+            input_tokens=sent,
+            output_tokens=received,
+            cached_tokens=cached,
+            reasoning_tokens=thought,
+        ),
+        cache_write_tokens=kept_turn.cache_write_tokens,
+        model=kept_turn.model,
+        messages=tuple(kept_turn.messages),
+    )
 
 
 WAIT = 15.0
@@ -364,6 +426,8 @@ class _Call:
         try:
             return body if isinstance(body, Fault) else self.read(blanked(body, secrets))
         except turns.UnreadableTurnError as error:
+            if error.billed is not None and error.billed.usage != NO_USAGE:
+                self.bill.answered(error.billed.usage, self.price(error.billed))
             return unreadable(error)
 
     async def _send(self) -> turns.Received | turns.NothingReceivedError:
@@ -425,7 +489,9 @@ class Bill:
         """Settle a request that was answered; ``cost`` is in US dollars, None if unknown."""
         with self._lock:
             if self._open:
-                self._usage, self._cost = usage, cost
+                # Of all requests: an answer that could not be used may have been counted.
+                self._usage = NO_USAGE if usage == NO_USAGE else self._usage + usage
+                self._cost = None if cost is None or self._cost is None else self._cost + cost
                 tokens = usage.input_tokens + usage.output_tokens
                 actual = Charge(cost=cost or ZERO, tokens=tokens)
                 # Without token counts the real price is unknown: charge the reservation.

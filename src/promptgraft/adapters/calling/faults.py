@@ -116,9 +116,12 @@ def _body(received: turns.Received) -> JsonObject | Fault:
     kind = received.headers.get("content-type", "no content type")
     fault = _transient("unreadable answer", f"{problem} ({kind}): {_excerpt(received.content)}")
     # The page of a website or of a network's sign-in does not become an answer by waiting.
-    if "html" in kind.casefold() or received.content.lstrip().startswith("<"):
+    text = received.content.lstrip()
+    if "html" in kind.casefold() or text.startswith("<"):
         return attrs.evolve(fault, shape=True, mend="check base_url")
-    return fault
+    if text.startswith(("data:", "event:")):
+        return attrs.evolve(fault, shape=True, mend="turn off streaming in the server")
+    return fault if text[:1] in "{[" else attrs.evolve(fault, mend="check base_url")
 
 
 @attrs.frozen(kw_only=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Protocol, TypeAlias, TypeVar
 
 import attrs
 import msgspec
 
 from promptgraft.adapters.base import NO_USAGE, Usage
-from promptgraft.errors import JournalCorruptError, Lasting, TransientProviderError
+from promptgraft.errors import Lasting, TransientProviderError
 from promptgraft.ground.content import Content
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json, map_texts
@@ -84,66 +84,6 @@ class Turn:
     messages: tuple[JsonObject, ...] = attrs.field(hash=False)
 
 
-class _KeptTurn(msgspec.Struct):
-    """A turn as the journal keeps it."""
-
-    text: str
-    requests: list[tuple[str, str, str]]
-    finish: Finish
-    finish_reason: str
-    usage: tuple[int, int, int, int]
-    cache_write_tokens: int
-    model: str
-    messages: list[dict[str, Any]]
-
-
-def turn_to_json(turn: Turn) -> Json:
-    """Return a turn as the journal keeps it."""
-    return {
-        "text": turn.text,
-        "requests": [[request.id, request.name, request.arguments] for request in turn.requests],
-        "finish": turn.finish.value,
-        "finish_reason": turn.finish_reason,
-        "usage": [*attrs.astuple(turn.usage)],
-        "cache_write_tokens": turn.cache_write_tokens,
-        "model": turn.model,
-        "messages": [*turn.messages],
-    }
-
-
-def turn_from_json(plain: Json, key: str) -> Turn:
-    """Return the turn that the journal keeps under ``key``.
-
-    Raises:
-        JournalCorruptError: ``plain`` is not what :func:`turn_to_json` returned.
-    """
-    try:
-        kept_turn = msgspec.convert(plain, _KeptTurn)
-    except msgspec.ValidationError as error:
-        raise JournalCorruptError(
-            f"the journal's record `{key}` holds no answer of a model: {error}; restore the journal"
-        ) from None
-    sent, received, cached, thought = kept_turn.usage
-    return Turn(
-        text=kept_turn.text,
-        requests=tuple(
-            ToolRequest(id=id_, name=name, arguments=arguments)
-            for id_, name, arguments in kept_turn.requests
-        ),
-        finish=kept_turn.finish,
-        finish_reason=kept_turn.finish_reason,
-        usage=Usage(
-            input_tokens=sent,
-            output_tokens=received,
-            cached_tokens=cached,
-            reasoning_tokens=thought,
-        ),
-        cache_write_tokens=kept_turn.cache_write_tokens,
-        model=kept_turn.model,
-        messages=tuple(kept_turn.messages),
-    )
-
-
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 """A token count; a negative or absurd one makes the price of the answer unknown."""
 
@@ -151,10 +91,12 @@ Tokens = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 def counted_in(kind: type[T], usage: object) -> T:
     """Return the token counts of an answer; none if they are missing or cannot be read.
 
+    Some gateways write whole numbers as texts or with a point.
+
     The answer is good whatever a server says of its tokens; it is kept, and its price is unknown.
     """
     try:
-        return msgspec.convert(usage, kind)
+        return msgspec.convert(usage, kind, strict=False)
     except msgspec.ValidationError:
         return kind()
 
@@ -179,7 +121,12 @@ def usage_of(
 
 
 class UnreadableTurnError(TransientProviderError):
-    """The body of a successful response is truncated or is not an answer."""
+    """The body of a successful response is truncated or is not an answer.
+
+    ``billed`` has the tokens that it counts all the same, in a turn without a text.
+    """
+
+    billed: Turn | None = None
 
 
 def misshapen(detail: object) -> UnreadableTurnError:
@@ -193,12 +140,15 @@ class Wire(Protocol):
     ``open`` returns the body of the first request, ``extend`` the body of the request that follows
     a turn. ``stable`` returns the part of a request that is the same for all cases of a candidate,
     which the provider may cache. ``read`` decodes the body of a response, or raises
-    ``UnreadableTurnError``.
+    ``UnreadableTurnError``. ``counted`` returns the tokens that a body counts, even if it cannot be
+    read, and those written to the provider's cache.
     """
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject: ...
 
     def read(self, body: JsonObject) -> Turn: ...
+
+    def counted(self, body: JsonObject) -> tuple[Usage, int]: ...
 
     def stable(self, body: JsonObject) -> Json: ...
 
