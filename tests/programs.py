@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -116,13 +116,25 @@ class Started:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
+    def kill(self) -> None:
+        """End it by force."""
+        self.send_signal(signal.SIGKILL)
+
     def close(self) -> None:
         """Kill it if it still runs, and close its streams."""
         if self.poll() is None:
-            self.send_signal(signal.SIGKILL)
+            self.kill()
             self.wait()
         for stream in (self.stdout, self.stderr, self._end):
             stream.close()
+
+
+class WithInput(Started):
+    """A program that runs, with a pipe to its standard input."""
+
+    def __init__(self, pid: int, end: Path, given: Path) -> None:
+        self.stdin = given.open("wb")
+        super().__init__(pid, end, [Path(os.devnull)] * 2)
 
 
 class Programs:
@@ -180,6 +192,24 @@ class Programs:
             pid = self._ask(words, folder, environment, streams)
             with contextlib.closing(Started(pid, streams[-1], streams[1:-1])) as begun:
                 yield begun
+
+    @contextlib.contextmanager
+    def popen(self) -> Iterator[Callable[..., WithInput]]:
+        """Give what starts a program as :class:`subprocess.Popen` does, with a pipe to its input.
+
+        What it writes goes where this process writes. At the end of the block it is killed.
+        """
+        with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as started:
+
+            def start(command: Sequence[str], **_: object) -> WithInput:
+                folder = Path(tempfile.mkdtemp(dir=name))
+                for pipe in (given := folder / "in", end := folder / "end"):
+                    os.mkfifo(pipe)
+                own = [Path(f"/proc/{os.getpid()}/fd/{number}") for number in (1, 2)]
+                pid = self._ask(command[1:], None, None, [given, *own, end])
+                return started.enter_context(contextlib.closing(WithInput(pid, end, given)))
+
+            yield start
 
     def _ask(
         self,

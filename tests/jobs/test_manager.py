@@ -377,6 +377,7 @@ def test_a_worker_finds_the_jobs_that_it_runs_without_knowing(manager: JobManage
     assert found(*numbers) == set()
 
 
+@pytest.mark.usefixtures("forked_jobs")
 @anywhere
 def test_a_fork_begins_anew_once_a_metric_was_mended(database: Database, tmp_path: Path) -> None:
     path = write_priced(tmp_path / "mended")

@@ -18,6 +18,7 @@ KEEPING = FILE.replace("rollout_budget: 150", "rollout_budget: 150, keep_anyway:
 WHERE = {"ns": "support", "prompt_key": "triage", "tag": "latest"}
 
 
+@pytest.mark.usefixtures("forked_jobs")
 def test_server_and_worker_need_no_folder_in_common(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -110,6 +110,7 @@ MODEL = Naming()
 """
 
 
+@pytest.mark.usefixtures("forked_jobs")
 @pytest.mark.parametrize("kept_database", ["sqlite"], indirect=True)
 def test_a_worker_has_its_share_of_calls_and_no_more(database: Database, tmp_path: Path) -> None:
     path = write_priced(tmp_path / "own")
@@ -139,6 +140,7 @@ MODEL = Hanging()
 """
 
 
+@pytest.mark.usefixtures("forked_jobs")
 @pytest.mark.parametrize("kept_database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("is_taken_over", [False, True])
 def test_a_process_that_hangs_ends_half_a_minute_after_its_job(
@@ -172,6 +174,7 @@ def test_a_process_that_hangs_ends_half_a_minute_after_its_job(
     assert manager.get(job.id).state is expected
 
 
+@pytest.mark.usefixtures("forked_jobs")
 @pytest.mark.parametrize("kept_database", ["sqlite"], indirect=True)
 def test_a_project_that_changes_under_a_worker_runs_no_job(
     database: Database, tmp_path: Path
@@ -239,6 +242,7 @@ def test_a_child_that_dies_puts_its_job_back_at_once(manager: JobManager, projec
     assert errors in (["its process was ended by SIGKILL", ""], [""])
 
 
+@pytest.mark.usefixtures("forked_jobs")
 @everywhere
 @pytest.mark.parametrize("is_lost", [True, False])
 def test_the_last_worker_awaits_jobs_whose_workers_may_be_lost(

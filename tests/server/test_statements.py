@@ -132,6 +132,7 @@ def plans(manager: JobManager, statements: Sequence[str]) -> dict[str, list[str]
         }
 
 
+@pytest.mark.usefixtures("forked_jobs")
 def test_no_statement_reads_all_rows_of_a_large_table(
     manager: JobManager, client: Client, statements: set[str], tmp_path: Path
 ) -> None:
