@@ -124,6 +124,40 @@ def lasting_of_status(status: int) -> Lasting:
     return Lasting.UNKNOWN
 
 
+# Base classes that HTTP libraries and SDKs use for connection errors and timeouts; none of them
+# derives from ConnectionError or TimeoutError.
+_TRANSIENT_NAMES = frozenset(
+    {"APIConnectionError", "ClientConnectionError", "PoolError", "TimeoutError", "TransportError"}
+)
+
+
+def lasting_of(error: BaseException) -> Lasting:
+    """Return how long the cause of an exception lasts, also of one of an HTTP library.
+
+    Connection errors, timeouts, and the statuses 429 and 5xx are ``TRANSIENT``.
+    """
+    if isinstance(error, PromptgraftError):
+        return error.lasting
+    reason = getattr(error, "reason", None)
+    cause = reason if isinstance(reason, OSError) else error  # as urllib wraps it
+    is_named = any(kind.__name__ in _TRANSIENT_NAMES for kind in type(cause).__mro__)
+    if is_named or isinstance(cause, (ConnectionError, TimeoutError)):
+        return Lasting.TRANSIENT
+    return lasting_of_status(status_of(error))
+
+
+def status_of(error: BaseException) -> int:
+    """Return the HTTP status that an exception of a library carries; 0 for none."""
+    response: object = getattr(error, "response", None)
+    for holder in (error, response):
+        for name in ("status_code", "status"):
+            status: object = getattr(holder, name, None)
+            # A library may have a property `status` of another kind, such as a text.
+            if isinstance(status, int) and not isinstance(status, bool):
+                return status
+    return 0
+
+
 def _blank(kind: type[PromptgraftError], *args: object) -> PromptgraftError:
     return kind.__new__(kind, *args)
 

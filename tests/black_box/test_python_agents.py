@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from decimal import Decimal
 from typing import Any
+from urllib.error import URLError
 
 import attrs
 import pytest
@@ -154,6 +155,8 @@ class SlowError(TransportError):
         (SlowError("slow"), TransientProviderError, "raised SlowError: slow"),
         (ConnectionRefusedError("no"), TransientProviderError, "ConnectionRefusedError: no"),
         (TimeoutError(), TransientProviderError, "raised TimeoutError"),
+        (URLError(ConnectionRefusedError()), TransientProviderError, "raised URLError"),
+        (URLError("unknown url type: x"), AgentFaultError, "raised URLError"),
     ],
 )
 def test_what_the_agent_raises_scores_zero_unless_it_may_pass(

@@ -212,11 +212,6 @@ LONGEST_SHOWN = 400
 
 _BAD, _TOO_MANY = 400, 429
 _OTHER_LOOP = re.compile(r"different (?:event )?loop\b|^Event loop is closed")
-# Base classes that HTTP libraries and SDKs use for connection errors and timeouts; none of them
-# derives from ConnectionError or TimeoutError.
-_PASSING = frozenset(
-    {"APIConnectionError", "ClientConnectionError", "PoolError", "TimeoutError", "TransportError"}
-)
 
 
 def fault_of(error: BaseException, name: str) -> errors.PromptEvaluationError:
@@ -231,10 +226,9 @@ def fault_of(error: BaseException, name: str) -> errors.PromptEvaluationError:
             f"agent `{name}` raised {text}: its calls share a client, but not an event loop; write "
             "the agent as `async def` and await the client, or make the client in each call"
         )
-    status = status_of(error)
-    if status == _TOO_MANY:
+    if errors.status_of(error) == _TOO_MANY:
         return errors.RateLimitedError(f"agent `{name}` raised {text}")
-    if errors.lasting_of_status(status) is errors.Lasting.TRANSIENT or _may_pass(error):
+    if errors.lasting_of(error) is errors.Lasting.TRANSIENT:
         return errors.TransientProviderError(f"agent `{name}` raised {text}")
     # The reflector reads this message; names of modules and cases would mean nothing to it.
     return errors.AgentFaultError(f"the agent raised {text}", place=place_of(error))
@@ -272,18 +266,6 @@ def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def status_of(error: BaseException) -> int:
-    """Return the HTTP status that an exception of a library carries; 0 for none."""
-    response: object = getattr(error, "response", None)
-    for holder in (error, response):
-        for name in ("status_code", "status"):
-            status: object = getattr(holder, name, None)
-            # A library may have a property `status` of another kind, such as a text.
-            if isinstance(status, int) and not isinstance(status, bool):
-                return status
-    return 0
-
-
 def _crosses_event_loops(error: BaseException | None) -> bool:
     """Return whether asyncio refused an object of another loop, under what SDKs make of that."""
     causes: list[BaseException] = []
@@ -293,11 +275,6 @@ def _crosses_event_loops(error: BaseException | None) -> bool:
     return any(
         isinstance(cause, RuntimeError) and _OTHER_LOOP.search(str(cause)) for cause in causes
     )
-
-
-def _may_pass(error: BaseException) -> bool:
-    named = any(kind.__name__ in _PASSING for kind in type(error).__mro__)
-    return named or isinstance(error, (ConnectionError, TimeoutError))
 
 
 def sooner(deadline: Deadline | None, seconds: float) -> Deadline:

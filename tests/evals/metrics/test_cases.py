@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import date
 from decimal import Decimal
+from email.message import Message
 from pathlib import Path
 from typing import Literal
+from urllib.error import HTTPError, URLError
 
 import attrs
 import pytest
@@ -283,6 +285,26 @@ def test_a_function_that_raises_is_a_feedback_error_unless_it_says_whose_fault_i
         judge_case([metrics.python(function=broken)], case(), Answer(text=""))
     with pytest.raises(TransientProviderError):
         metrics.python(function=dead).judge(case(), Answer(text=""))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TransientProviderError("no answer"),
+        ConnectionRefusedError("no answer"),
+        TimeoutError("no answer"),
+        URLError(ConnectionRefusedError("no answer")),
+        HTTPError("http://scorer", 503, "no answer", Message(), None),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_function_whose_service_is_down_leaves_the_answer_unscored(error: Exception) -> None:
+    def dead(case: Case, answer: Answer) -> float:
+        raise error
+
+    [verdict] = judge_case([metrics.python(function=dead)], case(), Answer(text=""))
+    assert (verdict.score, verdict.passed) == (None, None)
+    assert "no answer" in verdict.reason
 
 
 def test_what_an_answer_took_is_there_as_an_amount_beside_the_score() -> None:

@@ -14,8 +14,11 @@ from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import (
     ConfigError,
     FeedbackError,
+    Lasting,
     PromptgraftError,
+    ProviderError,
     joined_faults,
+    lasting_of,
     user_errors,
 )
 from promptgraft.evals.metrics import reading
@@ -326,6 +329,8 @@ def verdict_of(
 ) -> Verdict:
     """Return the verdict of one metric, whose ``judge`` may be ``async``.
 
+    It is unscored if something that the metric calls is down.
+
     Raises:
         FeedbackError: the metric raised another exception or returned no verdict; the message
             names the metric and the case.
@@ -335,7 +340,14 @@ def verdict_of(
     if judged is None:
         why = f"node `{node}` gave no output"
         return Verdict(metric=metric.name, score=0.0, passed=False, reason=why, node=node)
-    verdict = verdict_on(metric, case, judged, session=session)
+    try:
+        verdict = verdict_on(metric, case, judged, session=session)
+    except (FeedbackError, ProviderError) as error:
+        cause = error.__cause__ or error
+        if lasting_of(cause) is not Lasting.TRANSIENT:
+            raise
+        why = reason(raised_at(cause))  # without the case: one reason for all
+        verdict = Verdict(metric=metric.name, score=None, passed=None, reason=why)
     return attrs.evolve(verdict, node=node) if node else verdict
 
 
