@@ -140,6 +140,8 @@ def _mend(text: str, line: int, problem: str) -> str:
     if "cannot start any token" in problem:
         return "; put the value in quotes"
     before = next((row for row in reversed(text.split("\n")[: line - 1]) if row.strip()), "")
+    if _ODD_SPACE.search(before) or _ODD_SPACE.search(written):
+        return "; write a plain space for the no-break space behind the colon"
     for candidate in (before, written):
         word = candidate.strip().lstrip("- ")
         if word and ":" not in word and not word.startswith(("#", "[", "{", "'", '"', "|", ">")):
@@ -151,6 +153,7 @@ def _mend(text: str, line: int, problem: str) -> str:
     return ""
 
 
+_ODD_SPACE = re.compile(r":[^\S \t\n]\S")
 _SECOND_COLON = re.compile(r": .*:(?: |$)")
 _OPEN = {
     "scanning a quoted scalar": "a quote opens in this line and never closes",
