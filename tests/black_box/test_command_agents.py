@@ -180,6 +180,19 @@ def test_a_path_to_several_values_says_how_many_there_are() -> None:
         asked(shell("echo '{\"a\": [1, 2]}'", answer="$.a[*]"))
 
 
+def test_values_in_json_are_escaped() -> None:
+    document = '{"message": "Q: {query}", "system": ["{texts.system}"]}'
+    query = Case(id="c", input=HOSTILE)
+    in_argument = shell('printf %s "$1"', document, answer="$.message")
+    in_input = shell("cat", "-", stdin=document, answer="$.message")
+    for agent in (in_argument, in_input):
+        assert asked(agent, query).text == f"Q: {HOSTILE}"
+    for text in ('{"a": {query}} {texts.system}', "[{query}] {texts.system}"):  # no JSON
+        assert asked(shell('printf %s "$1"', text), Case(id="c", input="4")).text.startswith(
+            text.partition(" {texts")[0].replace("{query}", "4")
+        )
+
+
 def test_an_answer_is_read_from_json_with_its_tools() -> None:
     reply = '{"result": "4", "calls": [{"name": "count", "arguments": {}}]}'
     session = Session()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 from abc import ABC, abstractmethod
@@ -136,6 +137,9 @@ class Template:
                 return [fill(item) for item in value]
             if not isinstance(value, str):
                 return value
+            if (document := _document(value)) is not None:
+                # A quote or a line break in a query would end a string of it.
+                return json.dumps(fill(document), ensure_ascii=False)
             whole = _PLACE.fullmatch(value)
             # Expand variables first: a value that is filled in may look like one.
             return value_of(whole) if whole else _PLACE.sub(plain, Secret(value).reveal())
@@ -146,6 +150,15 @@ class Template:
         """Return the filled-in data as text."""
         text_filled = self.filled(query, call)
         return text_filled if isinstance(text_filled, str) else canonical_json(text_filled)
+
+
+def _document(text: str) -> Json:
+    """Return the object or list that a text with places is as JSON; None for any other text."""
+    if text[:1] not in {"{", "["} or _PLACE.fullmatch(text):
+        return None
+    with contextlib.suppress(DataFormatError):
+        return parse_json(text, where="")
+    return None
 
 
 def _texts_in(value: Json) -> list[str]:
