@@ -223,6 +223,23 @@ def test_who_waits_for_a_lock_is_told_so(url: str) -> None:
     waiting.close()
 
 
+def test_a_connection_in_use_is_closed_when_it_is_returned_after_the_others(url: str) -> None:
+    database = Database(url)
+    closed: list[object] = []
+    with database.reading() as connection:
+        in_use = connection.connection.dbapi_connection
+        sqlalchemy.event.listen(
+            connection.engine.pool, "close", lambda connection, _: closed.append(connection)
+        )
+        database.close()
+        assert closed == []
+    assert closed == [in_use]
+    with database.reading() as connection:
+        assert connection.connection.dbapi_connection is not in_use
+    assert closed == [in_use]
+    database.close()
+
+
 def test_a_database_that_nobody_holds_closes_its_connections(url: str) -> None:
     opened: list[object] = []
     closed: list[object] = []

@@ -194,9 +194,11 @@ class Database:
         connection.execute(insert(table).prefix_with(ignoring).values(values))
 
     def close(self) -> None:
-        """Close all connections; later use opens new ones."""
-        self._engine.dispose()
-        self._apart.dispose()
+        """Close all connections, those in use as they are returned; later use opens new ones."""
+        for engine in {self._engine, self._apart}:
+            pool = engine.pool
+            engine.dispose()
+            event.listen(pool, "checkin", lambda _, returned: returned.invalidate())
 
     def definition(self) -> str:
         """Return the SQL that creates the tables, for use with ``create=False``."""
