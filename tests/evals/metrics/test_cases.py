@@ -265,6 +265,22 @@ def test_a_function_returns_a_score_or_a_pair_or_a_verdict(
     assert (verdict.metric, verdict.score, verdict.reason) == ("f", score, reason)
 
 
+@pytest.mark.parametrize(
+    ("outcome", "mend"),
+    [
+        ({"fluent": 0.5, "right": 1.0}, "return one of several scores, and name a metric for each"),
+        ({"score": 0.5, "tokens": 3}, "put what the other keys say into `feedback`"),
+    ],
+)
+def test_a_score_of_another_form_says_how_to_return_it(outcome: object, mend: str) -> None:
+    def f(case: Case, answer: Answer) -> object:
+        return outcome
+
+    with pytest.raises(FeedbackError) as raised:
+        metrics.python(function=f).judge(case(), Answer(text=""))  # type: ignore[arg-type]
+    assert f"; {mend}" in str(raised.value)
+
+
 @pytest.mark.parametrize("outcome", [2, -0.1, float("nan"), "good", None, (1, 2), (1, "a", "b")])
 def test_a_function_that_returns_something_else_is_a_feedback_error(outcome: object) -> None:
     def f(case: Case, answer: Answer) -> object:

@@ -125,7 +125,7 @@ class Python(BaseMetric):
             raise FeedbackError(
                 f"{where}: expected a score from 0 to 1, a pair of score and reason, a mapping or "
                 f"an object with `score` and `feedback`, or a Verdict, found {shown(outcome)}"
-                f"{_scale_hint(pair)}"
+                f"{_hint(outcome, pair)}"
             )
         score, why = pair
         return self.verdict(score, why or f"`{self.name}` returned {score:g}")
@@ -146,8 +146,12 @@ def _given(outcome: object) -> tuple[object, ...]:
     return outcome, ""
 
 
-def _scale_hint(pair: tuple[object, ...]) -> str:
-    """Return how to mend a score on another scale; empty if it is none."""
+def _hint(outcome: object, pair: tuple[object, ...]) -> str:
+    """Return how to mend an outcome without a score, or on another scale; empty if unclear."""
+    if isinstance(outcome, Mapping) and "score" in outcome and not pair:
+        return "; put what the other keys say into `feedback`"
+    if isinstance(outcome, Mapping) and not pair:
+        return "; return one of several scores, and name a metric for each of the others"
     score = pair[0] if pair else None
     is_other = FINITE.fits(score) is not None and SHARE.fits(score) is None
     return "; map your scale to 0 to 1, such as `score / 100`" if is_other else ""
