@@ -136,13 +136,29 @@ def test_a_metric_is_tried_on_cases_of_each_form() -> None:
     assert "case `c3`: KeyError: 'team'" in why
 
 
-def test_a_metric_that_fails_on_one_of_both_answers_is_a_warning(shelf: Shelf) -> None:
-    (shelf.folder / "score.py").write_text("def m(case, answer):\n    return answer.text[0] == 't'")
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        (
+            "return answer.text[0] == 't'",
+            "fails on an empty answer, and such an answer ends a run: ",
+        ),
+        (
+            "if answer.text: raise ConnectionError('no IndexError')",
+            "fails on the expected answer, and such an answer stays unscored: ",
+        ),
+    ],
+    ids=["broken", "down"],
+)
+def test_a_metric_that_fails_on_one_of_both_answers_is_a_warning(
+    shelf: Shelf, body: str, line: str
+) -> None:
+    (shelf.folder / "score.py").write_text(f"def m(case, answer):\n    {body}\n    return 0\n")
 
     checked = shelf.check('[{name: m, kind: python, function: "score.py:m"}]')
 
     assert checked.code == ExitCode.OK
-    assert "warning: promptgraft.yaml:5: metrics: fails on an empty answer" in checked.out
+    assert f"warning: promptgraft.yaml:5: metrics: {line}" in checked.out
     assert "IndexError" in checked.out
 
 

@@ -21,7 +21,14 @@ from promptgraft.agents.adapter import AgentAdapter, probe
 from promptgraft.agents.command import CommandAgent
 from promptgraft.agents.http import HttpAgent
 from promptgraft.algorithms import algorithm
-from promptgraft.errors import CallerError, ConfigError, DataFormatError, PromptgraftError
+from promptgraft.errors import (
+    CallerError,
+    ConfigError,
+    DataFormatError,
+    Lasting,
+    PromptgraftError,
+    lasting_of,
+)
 from promptgraft.evals.alike import alike
 from promptgraft.evals.attempt import params_of_cases, plain_output
 from promptgraft.evals.dataset import Splits
@@ -450,11 +457,11 @@ def tried_metrics(metrics: Sequence[Metric], cases: Iterable[Case]) -> Trial:
             continue
         trials = [[_fault(metric, case, said) for said in ("", case.expected)] for case in judged]
         if always := [expected for empty, expected in trials if empty and expected]:
-            faults.append(always[0])
+            faults.append(str(always[0]))
         elif failed := [(empty, expected) for empty, expected in trials if empty or expected]:
             empty, expected = failed[0]
             what = "an empty answer" if empty else "the expected answer"
-            warnings.append(f"fails on {what}, and such an answer ends a run: {empty or expected}")
+            warnings.append(f"fails on {what}, and {_effect(empty or expected)}")
         else:
             warnings.extend(_of_letters(metric, judged[0], chosen))
     return Trial(faults=tuple(faults), warnings=tuple(warnings), unchecked=tuple(unchecked))
@@ -507,15 +514,20 @@ def _otherwise(value: Json) -> str | None:
     return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, indent=1)
 
 
-def _fault(metric: Metric, case: Case, said: object) -> str:
-    """Return how a metric fails on an answer; empty if it does not."""
+def _fault(metric: Metric, case: Case, said: object) -> CallerError | None:
+    """Return how a metric fails on an answer; None if it does not."""
     try:
         verdict_on(metric, case, _answer(said))
     except CallerError as error:
-        return str(error)
+        return error
     except PromptgraftError:  # of what a metric calls, such as a server that is down
-        return ""
-    return ""
+        return None
+    return None
+
+
+def _effect(error: CallerError | None) -> str:
+    is_down = error is not None and lasting_of(error.__cause__ or error) is Lasting.TRANSIENT
+    return f"such an answer {'stays unscored' if is_down else 'ends a run'}: {error}"
 
 
 def _answer(said: object) -> Answer:
