@@ -17,8 +17,8 @@ from promptgraft.search.verdict import LEVEL, case_of
 from promptgraft.targets.base import Target
 from promptgraft.targets.judging import metrics_of
 
-_LEAST_ACCEPTED = 3
-_FEW = 10
+_LEAST_ACCEPTED = 3  # kept candidates
+_FEW = 10  # cases
 
 
 def advice(

@@ -49,12 +49,12 @@ _PROSE = 6  # words; shorter answers may be labels
 _RUN = 5  # words that texts have in common without copying each other
 _PHRASE = 4  # words of a rubric
 _LONG = 30  # words; shorter answers hardly repeat themselves
-_REPEATED = 0.3
-_FEWEST_LABELS = 3
-_LABEL_WORDS = 4
-_ALL_LABELS = 0.8
-_SHOWN = 60
-_MOST_LITERALS = 3
+_REPEATED = 0.3  # share of the passages of an answer
+_FEWEST_LABELS = 3  # that make naming all of them a sign
+_LABEL_WORDS = 4  # what is longer is no label
+_ALL_LABELS = 0.8  # share of the labels that counts as all
+_SHOWN = 60  # characters
+_MOST_LITERALS = 3  # that a sign names
 
 _TO_THE_JUDGE = re.compile(
     r"\b(?:(?:dear|to|note (?:to|for)|message (?:to|for)) (?:the |our |my )?"

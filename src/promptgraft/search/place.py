@@ -17,7 +17,7 @@ import msgspec
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import digest_text, shown
 
-_LONGEST, _CUT = 100, 80
+_LONGEST, _CUT = 100, 80  # characters of a component
 
 
 class Phase(StrEnum):

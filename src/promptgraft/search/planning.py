@@ -48,8 +48,8 @@ _CALL, _RESULT = 100, 300
 """Assumed characters of a tool call, and of its result."""
 _CACHE_HITS = 0.8
 """The share of repeated beginnings of prompts that are expected to be read from a cache."""
-_FEEDBACK = 200
-_MOST_CASES = 300
+_FEEDBACK = 200  # assumed characters of a usual feedback
+_MOST_CASES = 300  # whose questions are rendered for an estimate
 _GROWTH = 100
 """Characters that a prompt gains by its first change, on average; later ones add less."""
 _STEPS = 1_500

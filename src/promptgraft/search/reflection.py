@@ -27,8 +27,8 @@ from promptgraft.targets.text_lines import HOW_TO_EDIT, LONG_CHARS
 from promptgraft.targets.types import GepaExample, ModuleDescription, RolloutRecord
 
 _MAX_PROBLEM_CHARS = 2_000
-_SHORT_CHARS = 80
-_MOST_TEXTS = 10
+_SHORT_CHARS = 80  # of an answer that stands in the outline of steps
+_MOST_TEXTS = 10  # of steps; the first and the last ones say most
 _AROUND_CHARS = 60
 """The words and the fence around a text of a step."""
 _OWN_STEPS, _STEP_CHARS = 3, 771

@@ -28,12 +28,12 @@ from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.types import FeedbackFn
 
 _BASELINE = ("baseline/", "held-out/0/")
-_FEWEST_ANSWERS = 10
-_FEWEST_LENGTHS = 20
-_FEWEST_OTHERS = 5
-_PROSE = 40
-_STRONG = 0.5
-_SHOWN_CHARS = 60
+_FEWEST_ANSWERS = 10  # examples with equal answers
+_FEWEST_LENGTHS = 20  # answers, for a correlation
+_FEWEST_OTHERS = 5  # that differ from the most frequent value
+_PROSE = 40  # characters; the length of shorter answers means nothing
+_STRONG = 0.5  # correlation
+_SHOWN_CHARS = 60  # of the answer that all examples have
 _SCORE = "score"
 
 

@@ -35,7 +35,7 @@ from promptgraft.targets.formatting import show_value
 from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.types import GepaExample
 
-_AT_ONCE = 8
+_AT_ONCE = 8  # questions to the teacher
 _MAX_SHOWN_CHARS = 2_000
 
 

@@ -17,7 +17,7 @@ from promptgraft.search.verdict import LEVEL
 WORN = 5
 """Runs from which users are warned: by chance, one of as many is better by 5 % / 5."""
 
-_MOST = 0.5
+_MOST = 0.5  # share of the cases that a run has to have in common with this one
 
 
 @attrs.frozen(kw_only=True)

@@ -26,9 +26,9 @@ FREE_TEXT = 600
 STEPS_CHARS = 6_000
 """Characters that a question shows of the steps of a rollout, at most."""
 
-_SENTENCE = 100
-_STRING = 80
-_ITEMS = 3
+_SENTENCE = 100  # characters of an answer of which nothing is known
+_STRING = 80  # characters of a text in an object
+_ITEMS = 3  # of a list
 _WORDS = {"boolean": 5, "integer": 3, "number": 5, "null": 4}
 # Types may refer to themselves.
 _DEEPEST = 6

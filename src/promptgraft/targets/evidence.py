@@ -19,21 +19,21 @@ from promptgraft.targets.types import Candidate, RolloutRecord
 
 MOST_FAILURES = 20
 """Most failures that one question shows, those in full included."""
-_MOST_KEPT = 6
-_FULL_CHARS = 24_000
-_INPUT_CHARS = 300
+_MOST_KEPT = 6  # right answers
+_FULL_CHARS = 24_000  # of the rollouts in full
+_INPUT_CHARS = 300  # of a rollout in one line, like the next two
 _ANSWER_CHARS = 120
 _FEEDBACK_CHARS = 200
 LABEL_CHARS = 40
 """Answers of at most so many characters in one line may be labels."""
-_FEWEST_CONFUSIONS = 4
-_MOST_CONFUSIONS = 12
-_MOST_TRIED = 5
-_TRIED_CHARS = 4_000
-_MOST_LINES = 6
+_FEWEST_CONFUSIONS = 4  # in fewer, the lines say as much as a table
+_MOST_CONFUSIONS = 12  # rows of that table
+_MOST_TRIED = 5  # children
+_TRIED_CHARS = 4_000  # of what is told of them
+_MOST_LINES = 6  # of each text that they changed
 _LINE_CHARS = 160
 _OPENING = 2  # words: a bullet and a label
-_MOST_IDS = 5
+_MOST_IDS = 5  # examples that a sentence names
 
 
 @attrs.frozen(kw_only=True)

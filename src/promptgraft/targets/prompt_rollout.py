@@ -49,7 +49,7 @@ from promptgraft.targets.types import (
 
 OnError = Literal["unscored", "zero"]
 
-_CACHED_PROMPTS = 64
+_CACHED_PROMPTS = 64  # candidates
 
 
 @attrs.frozen(kw_only=True)

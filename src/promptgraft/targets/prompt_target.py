@@ -40,7 +40,7 @@ from promptgraft.targets.types import (
     read_changes,
 )
 
-_KEPT_VIEWS = 256
+_KEPT_VIEWS = 256  # candidates
 
 
 @attrs.frozen

@@ -21,8 +21,8 @@ _STRUCTURE = re.compile(r"#|\||[-=*_]{3,}$|<[^>]*>$")
 _LABEL = re.compile(
     r"(?P<mark>(?:[-*+•]|\d+[.)])\s+)?(?P<label>[^:—–]{1,60}?)\s*(?P<end>[:—–])[*_`\"]*\s+\S"
 )
-_LABEL_WORDS = 5
-_SAME = 0.4
+_LABEL_WORDS = 5  # what is longer is a sentence
+_SAME = 0.4  # of the weight of the shorter line
 _MOST_LINES = 1_000
 
 

@@ -44,9 +44,9 @@ T = TypeVar("T")
 
 _MOST_CHARS = 24_000
 """Most characters of all texts that one question may change, unless the first alone has more."""
-_SUMMARY_CHARS = 1_000
-_PREVIOUS_CHARS = 60_000
-_NAME_CHARS = 200
+_SUMMARY_CHARS = 1_000  # of a neighbour, which is there for context only
+_PREVIOUS_CHARS = 60_000  # of a refused reply, which has the texts of several parts
+_NAME_CHARS = 200  # blocks of parts with longer names open with a mark
 _OF_SEVERAL = "; their names begin with the prompt that each belongs to"
 _REMEMBERED = 60
 """Children whose fate is remembered."""

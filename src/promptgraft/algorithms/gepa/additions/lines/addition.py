@@ -33,7 +33,7 @@ from promptgraft.targets.types import Candidate, Module, RolloutRecord
 
 _MOST_TRIES = 12
 """How many children a line is carried into, or dropped from: few answers have judged it."""
-_MOST_LINES = 1_000
+_MOST_LINES = 1_000  # of which counts are kept, so that a long search does not grow
 _MOST_COMPLAINTS = 8
 """How many complaints about the answers to an example are remembered."""
 _CARRIED = "lines that helped in an earlier child"
