@@ -115,6 +115,8 @@ def check_name(name: str, node: Node) -> None:
 def argument_name(name: str) -> str:
     """Return the keyword by which Python passes a property: ``from_``, ``first_name``."""
     word = re.sub(r"\W", "_", unicodedata.normalize("NFKC", name))
+    # A fraction, such as that of Tamil, is a `\w` and still part of no name.
+    word = "".join(char if f"_{char}".isidentifier() else "_" for char in word)
     if not word.isidentifier():
         return f"_{word}"
     return word if not keyword.iskeyword(word) and word != "self" else f"{word}_"
