@@ -19,6 +19,7 @@ PROJECT = ROOT / "examples/projects/classify"
 
 COMMANDS = (
     ("--version",),
+    ("init", "new"),
     ("check",),
     ("plan",),
     ("eval",),

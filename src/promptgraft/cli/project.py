@@ -62,7 +62,8 @@ TEMPLATES: Mapping[str, Sequence[str]] = {
     help="`classify`: a prompt that sorts texts; `agent`: with a tool; `graph`: several prompts; "
     "`agent_python`, `agent_http` or `agent_command`: an agent that can only be called.",
 )
-@click.option("--graph", "template", flag_value="graph", help="Same as `--template graph`.")
+# Not a second option of the name `template`: Click 8.2 would take the default of this one, None.
+@click.option("--graph", is_flag=True, help="Same as `--template graph`.")
 @click.option(
     "--agent",
     type=click.Choice(("python", "http", "command")),
@@ -71,7 +72,13 @@ TEMPLATES: Mapping[str, Sequence[str]] = {
 @json_option
 @click.pass_context
 def init_command(
-    context: click.Context, folder: str, *, template: str, agent: str | None, as_json: bool
+    context: click.Context,
+    folder: str,
+    *,
+    template: str,
+    graph: bool,
+    agent: str | None,
+    as_json: bool,
 ) -> None:
     """Create a project that is ready to run, without an API key or a network.
 
@@ -79,8 +86,10 @@ def init_command(
     are never overwritten. The comments in `promptgraft.yaml` and the `README.md` explain what
     to change for your own prompt and a real model.
     """
+    if graph:
+        template = "graph"
     if agent is not None:
-        if context.get_parameter_source("template") is not ParameterSource.DEFAULT:
+        if graph or context.get_parameter_source("template") is not ParameterSource.DEFAULT:
             raise click.UsageError(
                 "--agent: --template or --graph already names one; leave one out"
             )
