@@ -23,8 +23,8 @@ Rendered = RenderedPrompt[object]
 NAMES = ("apples", "berries", "cherries", "dates", "elder", "figs")
 
 
-def prompt_of(names: tuple[str, ...]) -> Prompt[object]:
-    parts = [MarkdownSection(title=name, key=name, template="Words:") for name in names]
+def prompt_of(names: tuple[str, ...], text: str = "Words:") -> Prompt[object]:
+    parts = [MarkdownSection(title=name, key=name, template=text) for name in names]
     question = MarkdownSection(title="Question", key="question", template="Do you know $word?")
     return Prompt(
         PromptTemplate[object](ns="toy", key="parts", sections=(*parts, question)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -48,13 +49,24 @@ def misplace(rendered: Rendered) -> str:
     return json_reply(edits=[{"part": mark, "reason": "x", "text": f"{text}\n- say {missing[1]}"}])
 
 
-def search(journal: MemoryJournal, session: Session, **sizes: Any) -> Run:
+def reword(rendered: Rendered) -> str:
+    """Note the first lesson at the end of the last line of the first part."""
+    return misplace(rendered).replace("\\n- say", ", and say")
+
+
+def search(
+    journal: MemoryJournal,
+    session: Session,
+    reflection: Callable[[Rendered], str] = misplace,
+    text: str = "Words:",
+    **sizes: Any,
+) -> Run:
     # Only one of the four parts has any effect.
     return Run(
         several(FOUR, **(SIZES | sizes)),
         task=lacking((RIGHT,)),
-        reflection=misplace,
-        prompt=prompt_of(FOUR),
+        reflection=reflection,
+        prompt=prompt_of(FOUR, text),
         journal=journal,
         session=session,
     )
@@ -81,6 +93,14 @@ def test_lines_that_do_nothing_in_their_part_are_found_the_one_where_they_help()
         key for key in answers(journal) if "/reflect/" in key and key.split("/")[1] in steps
     }
     assert result.total_reflections == len(run.reflection.requests)
+
+
+def test_another_wording_of_a_line_stays_where_the_line_was() -> None:
+    journal, session = MemoryJournal(), Session()
+    search(journal, session, reword, text="Mind all of the words").start()
+    proposed = session.select_all(GepaMutationProposed)
+    assert any(", and say" in event.after for event in proposed)
+    assert not moved(journal)
 
 
 def test_a_resumed_run_relocates_the_same_lines() -> None:

@@ -19,7 +19,7 @@ from promptgraft.search.acceptance import Change
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Records
 from promptgraft.search.scores import Scorer
-from promptgraft.targets.text_lines import Line, lines_of
+from promptgraft.targets.text_lines import Line, is_said, lines_of
 from promptgraft.targets.types import Module, RolloutRecord
 
 _CHANCE = 0.15
@@ -47,6 +47,7 @@ class Rule:
         key: its normalized content; equal for repetitions.
         label: what it defines; empty if it is no definition.
         replaces: the key of the definition that it replaces; empty if there was none.
+        is_rewording: whether it says what a line of the parent said that the child lacks.
     """
 
     module: Module
@@ -54,6 +55,7 @@ class Rule:
     key: str
     label: str = ""
     replaces: str = ""
+    is_rewording: bool = False
 
     @property
     def place(self) -> Place:
@@ -212,21 +214,22 @@ def _added(kit: Kit, changes: Sequence[Change]) -> Iterator[tuple[Rule, Line]]:
     for change in changes:
         before, module = change.before, change.module
         if not module.is_example and not before.as_json:
-            lines = lines_of(before.text)
-            keys = {line.key for line in lines}
+            lines, text = lines_of(before.text), kit.target.text(module, change.candidate)
             defined = {line.label: line.key for line in lines if line.label}
-            text = kit.target.text(module, change.candidate)
-            rows = text.split("\n")
-            for line in lines_of(text, before.placeholders):
+            rows, lines_there = text.split("\n"), lines_of(text, before.placeholders)
+            keys, keys_there = ({line.key for line in each} for each in (lines, lines_there))
+            gone = [line for line in lines if line.key not in keys_there]
+            for line in lines_there:
                 if line.key not in keys:
-                    added = "\n".join(rows[number] for number in line.places)
-                    old = defined.get(line.label, "")
-                    yield (
-                        Rule(
-                            module=module, text=added, key=line.key, label=line.label, replaces=old
-                        ),
-                        line,
+                    rule = Rule(
+                        module=module,
+                        text="\n".join(rows[number] for number in line.places),
+                        key=line.key,
+                        label=line.label,
+                        replaces=defined.get(line.label, ""),
+                        is_rewording=bool(gone) and is_said(line, gone),
                     )
+                    yield rule, line
 
 
 def _weights(records: Records) -> list[Mapping[str, float]]:

@@ -87,8 +87,8 @@ class MisplacedRules:
             return
         remaining, misplaced = self.most, list[MisplacedRule]()
         for line in lines:
-            # A definition that is moved is missing where it was.
-            stays = line.helped or line.rule.label
+            # A definition, or another wording of a line, is missing where it was if it is moved.
+            stays = line.helped or line.rule.label or line.rule.is_rewording
             neighbours = () if stays else self._others(line.rule.module, before[line.failure])
             if not neighbours:
                 continue
