@@ -126,11 +126,20 @@ models: {task: {provider: offline}}
 """
 
 
-def test_cells_of_what_is_expected_have_the_types_of_the_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "account",
+    ["{type: string}", "{anyOf: [{type: string, maxLength: 9}, {type: 'null'}]}"],
+)
+@pytest.mark.parametrize("more", ["", "params: bills.py:params\n"])
+def test_cells_of_what_is_expected_have_the_types_of_the_answer(
+    tmp_path: Path, more: str, account: str
+) -> None:
     rows = [f"bill {n},{n}.50,{100 + n},true" for n in range(20)]
-    (tmp_path / "bill.md").write_text(BILL, "utf-8")
+    (tmp_path / "bill.md").write_text(BILL.replace("{type: string}", account), "utf-8")
     (tmp_path / "bills.csv").write_text("\n".join(["text,total,account,paid", *rows]), "utf-8")
-    cases = [case for part in project_of(tmp_path, start=OF_BILLS).parts.values() for case in part]
+    (tmp_path / "bills.py").write_text("def params(case):\n    return case.input\n", "utf-8")
+    project = project_of(tmp_path, start=OF_BILLS + more)
+    cases = [case for part in project.parts.values() for case in part]
     by_text = {str(case.input): case.expected for case in cases}
     assert by_text["{'text': 'bill 3'}"] == {"total": 3.5, "account": "103", "paid": True}
     assert len(cases) == 20

@@ -143,12 +143,8 @@ MESSAGES: checks.Kind[tuple[Message, ...]] = checks.Kind(
     lambda node: _MESSAGES.read(attrs.evolve(node, value=in_usual_form(node.value))),
     _MESSAGES.schema,
 )
-
-
 USE_KEYS = kinds.keys_of(ToolUse, special={"arguments": checks.OBJECT, "result": checks.ANYTHING})
 USE_ALIASES = {"args": "arguments"}
-
-
 _TOOL_USES: checks.Kind[tuple[ToolUse, ...]] = kinds.listed(
     kinds.record(ToolUse, USE_KEYS, aliases=USE_ALIASES, left_out=("id",))
 )

@@ -264,18 +264,18 @@ class CaseNames:
     @classmethod
     def of(cls, load: Callable[[str], ProjectPrompt], names: Iterable[str]) -> CaseNames:
         """Return the names of prompts that ``load`` returns by name."""
-        parameters, texts = set[str](), set[str]()
+        parameters: set[str] | None = set()
+        texts = set[str]()
         for name in names:
             try:
                 prompt = load(name)
             except CallerError:  # its faults are reported where it is loaded
                 return cls(None)
-            if prompt.placeholders is None:
-                return cls(None)
-            parameters |= prompt.placeholders
+            reads = prompt.placeholders
+            parameters = None if parameters is None or reads is None else parameters | reads
             fields = fields_of(prompt.prompt.template.output_type)
             texts |= {field.name for field in fields if takes_bare_text(field.kind)}
-        return cls(frozenset(parameters), frozenset(texts))
+        return cls(None if parameters is None else frozenset(parameters), frozenset(texts))
 
 
 def load_project_metrics(

@@ -135,9 +135,8 @@ class Project:
     @property
     def case_names(self) -> CaseNames:
         """What the prompts call the values of cases, where these become parameters by name."""
-        if self.config.params:
-            return CaseNames(None)
-        return CaseNames.of(self.prompt, self.config.prompts)
+        names = CaseNames.of(self.prompt, self.config.prompts)
+        return attrs.evolve(names, parameters=None) if self.config.params else names
 
     @cached_property
     def splits(self) -> Splits:

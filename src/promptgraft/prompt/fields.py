@@ -214,8 +214,9 @@ def misfit(kind: Any, keys: Sequence[str], value: Json) -> str:
             near = did_you_mean(key, list(fields)) or f" (it has {listed(fields)})"
             return f"`expected` has {shown(key)}, a field that no answer of the prompt has{near}"
         kind = fields.get(key)
-    inner = _inner(kind)
-    members = get_args(inner) if get_origin(inner) in (Union, UnionType) else (inner,)
+    if not keys and str in map(without_annotation, members_of(kind)):
+        return ""  # metrics read an answer that is a text as JSON
+    members = map(without_annotation, members_of(_inner(kind)))
     allowed = [_JSON_KINDS.get(member, "") for member in members]
     expected = _JSON_KINDS.get(type(value), "")
     if "" in (expected, *allowed) or expected in allowed:
@@ -234,6 +235,11 @@ def _inner(kind: Any) -> Any:
     kind = without_annotation(kind)
     arguments = [argument for argument in get_args(kind) if argument not in (type(None), ...)]
     return _inner(arguments[0]) if len(arguments) == 1 and not options_of(kind) else kind
+
+
+def members_of(kind: Any) -> tuple[Any, ...]:
+    """Return the members of a union, or the type alone."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
 def without_annotation(hint: Any) -> Any:

@@ -29,9 +29,11 @@ from promptgraft.prompt.fields import (
     FieldInfo,
     classes_in,
     fields_of,
+    members_of,
     options_of,
     options_within,
     with_made_defaults,
+    without_annotation,
 )
 
 JsonObject = dict[str, Json]
@@ -406,11 +408,6 @@ def _option(data: Json, options: tuple[str, ...]) -> Json:
 _WRAPPING = " \t\r\n`*\"'"
 
 
-def members_of(kind: Any) -> tuple[Any, ...]:
-    """Return the members of a union, or the type alone."""
-    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-
-
 def takes_bare_text(kind: Any) -> bool:
     """Return whether a text that is no JSON may be a value: a text, a date or a choice."""
     return any(_is_text(member) for member in members_of(kind))
@@ -424,5 +421,6 @@ def bare_value(kind: Any, text: str) -> str | None:
 
 
 def _is_text(kind: Any) -> bool:
-    is_date = isinstance(kind, type) and issubclass(kind, date)
-    return kind is str or is_date or bool(options_of(kind))
+    bare = without_annotation(kind)
+    is_date = isinstance(bare, type) and issubclass(bare, date)
+    return bare is str or is_date or bool(options_of(bare))

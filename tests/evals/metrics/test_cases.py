@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from datetime import date
 from decimal import Decimal
 from email.message import Message
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.error import HTTPError, URLError
 
 import attrs
@@ -486,6 +487,18 @@ def test_an_expected_value_that_no_answer_of_the_type_has_blames_its_case(
 )
 def test_expected_values_that_an_answer_of_the_type_can_have_are_no_fault(expected: Json) -> None:
     check_cases([metrics.json_match()], [case(expected)], Bill)
+
+
+@pytest.mark.parametrize("kind", [str, str | None, Annotated[str, "a note"]])
+@pytest.mark.parametrize("expected", [5, True, [1, 2], {"n": 1}])
+def test_json_of_any_kind_may_be_expected_of_an_answer_that_is_a_text(
+    kind: object, expected: Json
+) -> None:
+    check_cases([metrics.json_match()], [case(expected)], kind)
+    [verdict] = judge_case(
+        [metrics.json_match()], case(expected), Answer(text=json.dumps(expected))
+    )
+    assert verdict.passed
 
 
 @pytest.mark.parametrize("place", ["total", "Total"])
