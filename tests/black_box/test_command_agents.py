@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -153,8 +154,15 @@ def printed(output: str, answer: str) -> CommandAgent:
         ('{"item": {"text": "4"}}\n{"type": "done", "usage": 5}\n', "$.item.text"),
         ('{"text": 4}\n"4"', "$"),
         ('{\n"text":\n"4"\n}', "$.text"),
+        ('Loading\n{\n  "of": [\n    "5"\n  ],\n  "text": "4"\n}\nbye', "$.text"),
+        ('Loading\r\n[\r\n  {\r\n    "text": "4"\r\n  }\r\n]\r\n', "$[0].text"),
+        ('Loading\n{"text": "4", "of": "a\u2028b"}', "$.text"),
+        ('{\n  "text": "4"\n}\n{\n  broken\n}\n', "$.text"),
     ],
-    ids=["log", "events", "answer before the end", "whole line", "one value"],
+    ids=[
+        *("log", "events", "answer before the end", "whole line", "one value"),
+        *("indented", "list of Windows", "line separator in a text", "broken value"),
+    ],
 )
 def test_an_answer_is_the_last_among_the_lines_of_a_log_or_of_events(
     output: str, answer: str
@@ -187,10 +195,17 @@ def test_values_in_json_are_escaped() -> None:
     in_input = shell("cat", "-", stdin=document, answer="$.message")
     for agent in (in_argument, in_input):
         assert asked(agent, query).text == f"Q: {HOSTILE}"
+    keys = shell('printf %s "$1"', '{"{texts.system}": ["{query}", "{texts.system}"]}')
+    assert json.loads(asked(keys, query).text) == {"Be brief.": [HOSTILE, "Be brief."]}
     for text in ('{"a": {query}} {texts.system}', "[{query}] {texts.system}"):  # no JSON
         assert asked(shell('printf %s "$1"', text), Case(id="c", input="4")).text.startswith(
             text.partition(" {texts")[0].replace("{query}", "4")
         )
+
+
+def test_json_without_a_place_is_sent_as_it_is_written() -> None:
+    given = ("[1,2]", '{"a":1.50}', "{query}", "{texts.system}")
+    assert asked(shell('printf "%s %s" "$1" "$2"', *given)).text == '[1,2] {"a":1.50}'
 
 
 def test_an_answer_is_read_from_json_with_its_tools() -> None:

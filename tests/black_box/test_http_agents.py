@@ -135,6 +135,7 @@ CALLS = {
     "an action of LangChain": {"tool": "book", "tool_input": {"day": 1}, "log": "I book."},
     "pydantic-ai": {"tool_name": "book", "args": DAY, "part_kind": "tool-call"},
     "the AI SDK": {"type": "tool-call", "toolCallId": "1", "toolName": "book", "input": {"day": 1}},
+    "a text of arguments": {"name": "book", "args": DAY},
     "ReAct": {"action": "book", "action_input": {"day": 1}},
     "events": {"time": 12.5, "tool": "book", "args": {"day": 1}, "node": "desk"},
 }

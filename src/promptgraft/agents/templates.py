@@ -58,6 +58,8 @@ _VALUES: Mapping[str, Callable[[str, AgentCall], Json]] = {
     "files": lambda _, call: [file.path or file.url for file in call.files],
     "state": lambda _, call: unstructure(call.state),
 }
+_LINES = re.compile(r"^(?:[{\[]\r?\n(?:[ \t].*\n)+[}\]]\r?$|.+$)", re.MULTILINE)
+"""A line, or the lines of a value that is indented."""
 _TEXTS = "texts"
 _FILES = ("content", "files")
 
@@ -130,9 +132,13 @@ class Template:
             value = value_of(found)
             return value if isinstance(value, str) else canonical_json(value)
 
+        def filled_text(text: str) -> str:
+            # Expand variables first: a value that is filled in may look like one.
+            return _PLACE.sub(plain, Secret(text).reveal())
+
         def fill(value: Json) -> Json:
             if isinstance(value, dict):
-                return {name: fill(item) for name, item in value.items()}
+                return {filled_text(name): fill(item) for name, item in value.items()}
             if isinstance(value, list):
                 return [fill(item) for item in value]
             if not isinstance(value, str):
@@ -141,8 +147,7 @@ class Template:
                 # A quote or a line break in a query would end a string of it.
                 return json.dumps(fill(document), ensure_ascii=False)
             whole = _PLACE.fullmatch(value)
-            # Expand variables first: a value that is filled in may look like one.
-            return value_of(whole) if whole else _PLACE.sub(plain, Secret(value).reveal())
+            return value_of(whole) if whole else filled_text(value)
 
         return fill(self.value)
 
@@ -154,7 +159,8 @@ class Template:
 
 def _document(text: str) -> Json:
     """Return the object or list that a text with places is as JSON; None for any other text."""
-    if text[:1] not in {"{", "["} or _PLACE.fullmatch(text):
+    has_places = _PLACE.search(text) or Secret(text).names
+    if text[:1] not in {"{", "["} or not has_places or _PLACE.fullmatch(text):
         return None
     with contextlib.suppress(DataFormatError):
         return parse_json(text, where="")
@@ -164,8 +170,9 @@ def _document(text: str) -> Json:
 def _texts_in(value: Json) -> list[str]:
     if isinstance(value, str):
         return [value]
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [text for item in inner for text in _texts_in(item)]
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    return [text for item in value for text in _texts_in(item)] if isinstance(value, list) else []
 
 
 class Templated(ABC):
@@ -276,11 +283,11 @@ class Templated(ABC):
         try:
             data = parse_json(reply, where="reply")
         except DataFormatError:
-            lines = _lines_of_json(reply)
-            if not is_output or not lines:
-                raise _not_json(reply, is_stream=len(lines) > 1) from None
+            values = _values_in(reply)
+            if not is_output or not values:
+                raise _not_json(reply, is_stream=len(values) > 1) from None
             path = parse_path(self.answer or "$")
-            data = next((line for line in lines if any(places(line, path))), lines[0])
+            data = next((value for value in values if any(places(value, path))), values[0])
         secrets = self._secrets
         data = map_texts(data, lambda text: hidden(text, secrets))
         answers = [value for _, value in places(data, parse_path(self.answer or "$"))]
@@ -338,13 +345,14 @@ def hidden(text: str, secrets: Collection[str]) -> str:
     return str(text_blanked)
 
 
-def _lines_of_json(reply: str) -> list[Json]:
-    """Return the values of the lines that are JSON, the last one first."""
-    lines: list[Json] = []
-    for line in reversed(reply.splitlines()):
+def _values_in(reply: str) -> list[Json]:
+    """Return the JSON values in lines of their own, indented or not, the last one first."""
+    values: list[Json] = []
+    # No `splitlines`: JSON may have a U+2028 in its texts, which ends no line.
+    for found in _LINES.finditer(reply):
         with contextlib.suppress(DataFormatError):
-            lines.append(parse_json(line, where=""))
-    return lines
+            values.append(parse_json(found[0], where=""))
+    return values[::-1]
 
 
 def _not_json(reply: str, *, is_stream: bool) -> AgentFaultError:

@@ -78,7 +78,8 @@ def call_in_usual_form(value: Json) -> Json:
     """
     if not isinstance(value, dict):
         return value
-    if value.keys() <= _OWN_KEYS and not isinstance(value.get("arguments"), str):
+    is_text = any(isinstance(value.get(key), str) for key in ("arguments", "args"))
+    if value.keys() <= _OWN_KEYS and not is_text:
         return value
     members = dict(value)
     for key in _WRAPPERS:
