@@ -73,9 +73,24 @@ def test_columns_of_what_is_expected_may_get_other_names(tmp_path: Path) -> None
 
 
 def test_what_is_expected_in_several_columns_of_objects_keeps_its_types() -> None:
-    rows = [{"q": "a", "out": {"n": "1", "x": 2}}, {"q": "b", "out": {"n": ""}}, {"q": "c"}]
+    rows: list[dict[str, Json]] = [
+        {"q": "a", "out": {"n": "1", "x": 2}, "c.d": "3"},
+        {"q": "b", "out": {"n": "", "y": None}},
+        {"q": "c"},
+    ]
+    expected = [
+        {"n": "1", "x": 2, "y": None, "c.d": "3"},
+        {"n": "", "x": None, "y": None, "c.d": None},
+        None,
+    ]
+    cases = Dataset.of(rows, input="q", label=["out.n", "out.x", "out.y", "c.d"])
+    assert [case.expected for case in cases] == expected
+
+
+def test_what_lies_at_a_path_has_one_name_whatever_the_first_rows_lack() -> None:
+    rows = [{"q": "b", "out": {"n": ""}}, {"q": "a", "out": {"n": "1", "x": 2}}]
     cases = Dataset.of(rows, input="q", label=["out.n", "out.x"])
-    assert [case.expected for case in cases] == [{"n": "1", "x": 2}, {"n": "", "x": None}, None]
+    assert [case.expected for case in cases] == [{"n": "", "x": None}, {"n": "1", "x": 2}]
 
 
 @pytest.mark.parametrize("cell", ["1e999", "0x1F", "1_000", "12,50", "NaN", "null", '"5"', "007"])

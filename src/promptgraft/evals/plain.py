@@ -182,7 +182,7 @@ class PlainReader:
         inputs = {self._input_column, *self._parameters}
         for name in sorted(self._paths.absent - inputs):
             yield f"no case has the path {self._paths.described(name)}"
-        for name in sorted(self._lacking - self._paths.absent) if not self._cells else ():
+        for name in sorted(self._lacking - self._paths.nested) if not self._cells else ():
             yield f"no case has the key {shown(name)}, which `fields` names for `expected`"
 
     def settle_input(self, value: Mapping[str, Json]) -> None:

@@ -18,7 +18,7 @@ class RowPaths:
 
     Attributes:
         roots: the first keys of the paths.
-        nested: the paths that some row has.
+        nested: the paths that are no keys of rows, even if rows lack what is there.
         absent: the paths that no row has had so far.
     """
 
@@ -26,7 +26,7 @@ class RowPaths:
         self._paths = tuple(sorted(name for name in names if "." in name))
         self.roots = frozenset(map(root_of, self._paths))
         self.absent = set(self._paths)
-        self.nested: set[str] = set()
+        self.nested = set(self._paths)
         self._there: dict[str, None] = {}
 
     def flattened(self, row: dict[str, Json], visible: Collection[str]) -> dict[str, Json]:
@@ -37,13 +37,10 @@ class RowPaths:
         """
         if not self._paths:
             return row
-        paths = {
-            name: member
-            for name in self._paths
-            if name not in row and (member := _member_at(row, name)) is not None
-        }
+        names = (name for name in self._paths if name not in row)
+        paths = {name: member for name in names for member in _members_at(row, name)}
         self.absent -= {*paths, *row}
-        self.nested.update(paths)
+        self.nested -= row.keys()
         if self.absent and len(self._there) < _MOST_PATHS:
             self._there |= dict.fromkeys(_paths_in(row))
         hidden = {root_of(name) for name in self._paths if name not in row}.difference(visible)
@@ -66,14 +63,16 @@ def root_of(path: str) -> str:
     return path.partition(".")[0]
 
 
-def _member_at(value: Json, path: str) -> Json:
-    """Return what lies at a path of keys, and numbers of items from 0; None for nothing."""
+def _members_at(value: Json, path: str) -> list[Json]:
+    """Return what lies at a path of keys, and numbers of items from 0, in a list; else none."""
     for key in path.split("."):
-        if isinstance(value, list):
-            value = value[int(key)] if key in map(str, range(len(value))) else None
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and key in map(str, range(len(value))):
+            value = value[int(key)]
         else:
-            value = value.get(key) if isinstance(value, dict) else None
-    return value
+            return []
+    return [value]
 
 
 def _paths_in(value: Mapping[str, Json], before: str = "") -> Iterator[str]:
