@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from promptgraft import Dataset
+from promptgraft import Dataset, Splits
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.types import Message, Speaker
 from promptgraft.ground.serde import Json
@@ -70,6 +70,17 @@ def test_columns_of_what_is_expected_may_get_other_names(tmp_path: Path) -> None
         {"vendor": "Bolt", "total": 3},
         {"vendor": "Acme", "total": None},
     ]
+
+
+@pytest.mark.parametrize("label", [None, "expected", ["expected"]])
+def test_an_expected_answer_may_be_kept_for_splits(label: str | list[str] | None) -> None:
+    rows = [{"q": f"{n} apples", "expected": "ab"[n % 2]} for n in range(20)]
+    cases = Dataset.of(rows, input="q", label=label, keep=["expected"])
+    assert {str(case.expected)[-3:].strip("'}") for case in cases} == {"a", "b"}
+    train, validation, _ = Splits.by_ratio(cases, stratify="expected").parts().values()
+    for part in (train, validation):
+        letters = [case.fields["expected"] for case in part]
+        assert letters.count("a") == letters.count("b")
 
 
 def test_what_is_expected_in_several_columns_of_objects_keeps_its_types() -> None:

@@ -554,7 +554,10 @@ def _columns(
     singles = {field: names.get(field, field) for field in FIELDS}
     pairs = [(name, field) for field, name in singles.items() if isinstance(name, str)]
     names_taken = [name for name, field in pairs if field in names]
-    names_taken += [*(column for column, _ in (*parameters, *answers)), *keep]
+    names_taken += [column for column, _ in (*parameters, *answers)]
+    # An answer is hidden in any case, and splits may need it among the fields.
+    expected = {*dict(answers), *(name for name, field in pairs if field == "expected")}
+    names_taken += [name for name in keep if name not in expected]
     for name in names_taken:
         if names_taken.count(name) > 1:
             raise ConfigError(f"fields: the column {shown(name)} has two meanings")

@@ -200,16 +200,14 @@ def options_at(kind: Any, keys: Iterable[str]) -> tuple[str, ...]:
     The path leads through optional types and lists.
     """
     for key in keys:
-        field_found = (field for field in fields_of(_inner(kind)) if key == field.name)
-        kind = next((field.kind for field in field_found), None)
+        kind = {field.name: field.kind for field in fields_of(_inner(kind))}.get(key)
     return options_of(_inner(kind))
 
 
 def misfit(kind: Any, keys: Sequence[str], value: Json) -> str:
     """Return why no value of a type has ``value`` at the path ``keys``; empty if one may have."""
     for key in keys:
-        kind = _inner(kind)
-        fields = {field.name: field.kind for field in fields_of(kind)}
+        fields = {field.name: field.kind for field in fields_of(_inner(kind))}
         if fields and key not in fields:
             near = did_you_mean(key, list(fields)) or f" (it has {listed(fields)})"
             return f"`expected` has {shown(key)}, a field that no answer of the prompt has{near}"
