@@ -197,6 +197,8 @@ def test_values_in_json_are_escaped() -> None:
         assert asked(agent, query).text == f"Q: {HOSTILE}"
     keys = shell('printf %s "$1"', '{"{texts.system}": ["{query}", "{texts.system}"]}')
     assert json.loads(asked(keys, query).text) == {"Be brief.": [HOSTILE, "Be brief."]}
+    outside = shell('printf %s "$1"', '{"of": {files}, "q": "{query}", "s": "{texts.system}"}')
+    assert json.loads(asked(outside, query).text) == {"of": [], "q": HOSTILE, "s": "Be brief."}
     for text in ('{"a": {query}} {texts.system}', "[{query}] {texts.system}"):  # no JSON
         assert asked(shell('printf %s "$1"', text), Case(id="c", input="4")).text.startswith(
             text.partition(" {texts")[0].replace("{query}", "4")

@@ -58,6 +58,8 @@ _VALUES: Mapping[str, Callable[[str, AgentCall], Json]] = {
     "files": lambda _, call: [file.path or file.url for file in call.files],
     "state": lambda _, call: unstructure(call.state),
 }
+_IN_DOCUMENT = re.compile(rf'"(?:[^"\\]|\\.)*"|{_PLACE.pattern}')
+"""A string of JSON, or a place outside of strings."""
 _LINES = re.compile(r"^(?:[{\[]\r?\n(?:[ \t].*\n)+[}\]]\r?$|.+$)", re.MULTILINE)
 """A line, or the lines of a value that is indented."""
 _TEXTS = "texts"
@@ -132,22 +134,27 @@ class Template:
             value = value_of(found)
             return value if isinstance(value, str) else canonical_json(value)
 
-        def filled_text(text: str) -> str:
-            # Expand variables first: a value that is filled in may look like one.
-            return _PLACE.sub(plain, Secret(text).reveal())
+        def in_document(found: re.Match[str]) -> str:
+            text = found[0]
+            if found[1]:
+                return plain(found)
+            has_places = _PLACE.search(text) or Secret(text).names
+            # A quote or a line break in a query would end the string.
+            return json.dumps(fill(json.loads(text)), ensure_ascii=False) if has_places else text
 
         def fill(value: Json) -> Json:
             if isinstance(value, dict):
-                return {filled_text(name): fill(item) for name, item in value.items()}
+                return {name: fill(item) for name, item in value.items()}
             if isinstance(value, list):
                 return [fill(item) for item in value]
             if not isinstance(value, str):
                 return value
-            if (document := _document(value)) is not None:
-                # A quote or a line break in a query would end a string of it.
-                return json.dumps(fill(document), ensure_ascii=False)
-            whole = _PLACE.fullmatch(value)
-            return value_of(whole) if whole else filled_text(value)
+            if whole := _PLACE.fullmatch(value):
+                return value_of(whole)
+            if _is_document(value):
+                return _IN_DOCUMENT.sub(in_document, value)
+            # Expand variables first: a value that is filled in may look like one.
+            return _PLACE.sub(plain, Secret(value).reveal())
 
         return fill(self.value)
 
@@ -157,22 +164,21 @@ class Template:
         return text_filled if isinstance(text_filled, str) else canonical_json(text_filled)
 
 
-def _document(text: str) -> Json:
-    """Return the object or list that a text with places is as JSON; None for any other text."""
-    has_places = _PLACE.search(text) or Secret(text).names
-    if text[:1] not in {"{", "["} or not has_places or _PLACE.fullmatch(text):
-        return None
+def _is_document(text: str) -> bool:
+    """Return whether a text is an object or a list in JSON if its places are values."""
+    if text.lstrip()[:1] not in {"{", "["}:
+        return False
     with contextlib.suppress(DataFormatError):
-        return parse_json(text, where="")
-    return None
+        parse_json(_IN_DOCUMENT.sub(lambda found: "0" if found[1] else found[0], text), where="")
+        return True
+    return False
 
 
 def _texts_in(value: Json) -> list[str]:
     if isinstance(value, str):
         return [value]
-    if isinstance(value, dict):
-        value = [*value, *value.values()]
-    return [text for item in value for text in _texts_in(item)] if isinstance(value, list) else []
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for item in inner for text in _texts_in(item)]
 
 
 class Templated(ABC):
