@@ -153,8 +153,7 @@ def test_a_judge_that_never_gives_a_judgement_is_what_to_mend(
     assert ended.code == 4
     assert "; the first, case `date`: good: the judge's replies are void: " in ended.err
     assert ended.err.endswith(
-        "; no answer has a score: give the metric another judge model, or mend that before you run "
-        "it again\n"
+        "; no answer has a score: mend the metric, or what it asks, before you run it again\n"
     )
 
 

@@ -329,8 +329,8 @@ def _mend_of_unscored(report: gate.GateReport) -> str:
     if report.mean_score is not None:
         allowed = "" if report.critical_unscored else ", or allow them with `--max-unscored`"
         return f"{first}; run it again{allowed}"
-    # With verdicts there is an answer, so that a judge failed.
-    mend = "give the metric another judge model, or mend that" if outcome.verdicts else "mend that"
+    # With verdicts there is an answer, so that a metric failed.
+    mend = "mend the metric, or what it asks," if outcome.verdicts else "mend that"
     return f"{first}; no answer has a score: {mend} before you run it again"
 
 
