@@ -163,7 +163,14 @@ def test_an_agent_that_leaves_its_calls_out_has_called_nothing(
     assert [*session.select_all(ToolInvoked)] == []
 
 
-@pytest.mark.parametrize("calls", [[{"args": {}}], ["book"], "book", 3, {"day": 1}])
+@pytest.mark.parametrize(
+    "calls",
+    [
+        *([{"args": {}}], ["book"], "book", 3, {"day": 1}),
+        [{"name": "book", "description": "Books.", "input_schema": {"type": "object"}}],
+        [{"name": "book", "parameters": {"type": "object", "properties": {}}}],
+    ],
+)
 def test_something_else_than_calls_of_tools_ends_the_run(service: Service, calls: Json) -> None:
     service.brain = lambda *_: said({"final_text": "ok", "calls": calls})
     with pytest.raises(PermanentProviderError) as caught:

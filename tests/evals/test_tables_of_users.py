@@ -16,7 +16,7 @@ import pytest
 
 from promptgraft import Dataset, Splits
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.types import Message, Speaker
+from promptgraft.evals.types import Message, Speaker, ToolUse
 from promptgraft.ground.serde import Json
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -104,7 +104,9 @@ def test_what_lies_at_a_path_has_one_name_whatever_the_first_rows_lack() -> None
     assert [case.expected for case in cases] == [{"n": "", "x": None}, {"n": "1", "x": 2}]
 
 
-@pytest.mark.parametrize("cell", ["1e999", "0x1F", "1_000", "12,50", "NaN", "null", '"5"', "007"])
+@pytest.mark.parametrize(
+    "cell", ["1e999", "0x1F", "1_000", "12,50", "NaN", "null", '"5"', "007", "true", "[1]"]
+)
 def test_a_column_with_a_cell_that_is_no_number_stays_text(tmp_path: Path, cell: str) -> None:
     path = tmp_path / "cases.csv"
     with path.open("w", newline="") as stream:
@@ -495,6 +497,8 @@ def test_only_a_field_that_is_not_there_is_suggested_for_a_key(key: str, meant: 
         ("context", ["Passage one."], "a list of messages"),
         ("tools", [{"type": "function", "function": {"name": "find"}}], "a list of calls"),
         ("tools", [{"name": "find", "input_schema": {}}], "a list of calls"),
+        ("tools", [{"name": "find", "description": "Finds."}], "a list of calls"),
+        ("tools", [{"name": "find", "parameters": {"type": "object"}}], "a list of calls"),
         ("critical", "high", "true or false"),
     ],
 )
@@ -507,6 +511,11 @@ def test_a_value_that_no_field_has_is_told_how_to_hide_its_column(
     told = f"{column}: expected {form}, as the field of this name; `keep: [{column}]` hides"
     assert told in str(caught.value)
     assert Dataset.of(rows, keep=[column]).cases[0].fields[column] == value
+
+
+def test_calls_may_have_their_arguments_as_parameters() -> None:
+    [found] = Dataset.of([{"input": "a", "tools": [{"name": "find", "parameters": {"of": 1}}]}])
+    assert found.tools == (ToolUse(name="find", arguments={"of": 1}),)
 
 
 def test_passages_are_a_parameter_beside_others() -> None:

@@ -22,7 +22,7 @@ from promptgraft.errors import (
     PermanentProviderError,
     PromptEvaluationError,
 )
-from promptgraft.evals.field_kinds import TOOL_USES, USE_ALIASES, USE_KEYS
+from promptgraft.evals.field_kinds import TOOL_USES, USE_ALIASES, USE_KEYS, defines_tool
 from promptgraft.evals.foreign import call_in_usual_form
 from promptgraft.evals.metrics.reading import parse_path, places
 from promptgraft.evals.types import ToolUse
@@ -319,7 +319,8 @@ class Templated(ABC):
         uses: list[Json] = []
         for value in values:
             call = call_in_usual_form(value)
-            if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+            is_named = isinstance(call, dict) and isinstance(call.get("name"), str)
+            if not isinstance(call, dict) or not is_named or defines_tool(value):
                 value_shown = shown(clip(canonical_json(value), LONGEST_SHOWN, around=" "))
                 raise PermanentProviderError(
                     f"agent `{self.name}`: expected calls of tools at `{path}` of its replies, "

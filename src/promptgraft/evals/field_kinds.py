@@ -94,12 +94,17 @@ def in_usual_form(value: Json) -> Json:
     return _in_usual_form(value)
 
 
-def _in_usual_form(value: Json, *, are_calls: bool = False) -> Json:
+def defines_tool(value: Json) -> bool:
+    """Return whether a value is the definition of a tool, and not a call of one."""
+    marks = {"function", "parameters", "input_schema", "inputSchema", "description"}
+    call = _in_usual_form(value, is_call=True)
+    return isinstance(call, dict) and "arguments" not in call and not marks.isdisjoint(call)
+
+
+def _in_usual_form(value: Json, *, is_call: bool = False) -> Json:
     from promptgraft.evals import foreign  # most files hold nothing of others
 
-    if are_calls and isinstance(value, list):
-        return [*map(foreign.call_in_usual_form, value)]
-    return foreign.in_usual_form(value)
+    return foreign.call_in_usual_form(value) if is_call else foreign.in_usual_form(value)
 
 
 _PIECE: checks.Kind[str | File] = checks.Kind(_read_piece)
@@ -151,8 +156,10 @@ _TOOL_USES: checks.Kind[tuple[ToolUse, ...]] = kinds.listed(
 
 
 def _read_uses(node: Node) -> tuple[ToolUse, ...] | None:
-    usual = _in_usual_form(node.value, are_calls=True)
-    return _TOOL_USES.read(attrs.evolve(node, value=usual))
+    if isinstance(node.value, list):
+        calls = [_in_usual_form(value, is_call=True) for value in node.value]
+        node = attrs.evolve(node, value=calls)
+    return _TOOL_USES.read(node)
 
 
 TOOL_USES: checks.Kind[tuple[ToolUse, ...]] = checks.Kind(_read_uses, _TOOL_USES.schema)

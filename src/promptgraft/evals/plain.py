@@ -60,7 +60,6 @@ _FORMS = {
     "context": "a list of messages",
     "critical": "true or false",
 }
-_OF_TOOLS = {"function", "parameters", "input_schema", "description"}
 _COMMON = (*_SHAPES, "hints", "critical")
 # Parameters may have any name, but one this similar to the name of a field is a typing mistake.
 _TYPING_MISTAKE = 0.87
@@ -80,14 +79,8 @@ def _has_form(name: str, value: Json) -> bool:
         return isinstance(value, _SHAPES.get(name, object))
     items = [item for item in value if isinstance(item, dict)]
     # Passages are no messages, and the tools that there were are not those that were called.
-    is_defined = name == "tools" and any(map(_defines_tool, items))
+    is_defined = name == "tools" and any(map(field_kinds.defines_tool, items))
     return len(items) == len(value) and not is_defined
-
-
-def _defines_tool(item: Mapping[str, Json]) -> bool:
-    function = item.get("function", item)
-    is_called = isinstance(function, dict) and "arguments" in function
-    return not is_called and bool(item.keys() & _OF_TOOLS)
 
 
 def _mend_of(column: str) -> str:

@@ -501,6 +501,14 @@ def test_json_of_any_kind_may_be_expected_of_an_answer_that_is_a_text(
     assert verdict.passed
 
 
+def test_what_must_not_be_answered_may_be_what_no_answer_has() -> None:
+    wrong = case({"total": "much"})
+    of_case = metrics.by_case(metrics=(metrics.json_match(),), inverted=("json_match",))
+    check_cases([of_case], [wrong], Bill)
+    with pytest.raises(ConfigError, match="has 'much' at 'total'"):
+        check_cases([metrics.by_case(metrics=(metrics.json_match(),))], [wrong], Bill)
+
+
 @pytest.mark.parametrize("place", ["total", "Total"])
 def test_places_that_are_not_compared_may_have_any_value(place: str) -> None:
     check_cases([metrics.json_match(ignore=(place,))], [case({place: "much"})], Bill)
