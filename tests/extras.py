@@ -42,7 +42,7 @@ BESIDE = {
     "bedrock": "jsonschema openai",
     "mlflow": "mlflow",
     "oidc": "jsonschema oidc-provider-mock playwright",
-    "openai": "jsonschema",
+    "openai": "anthropic jsonschema",
     "vertex": "jsonschema openai",
 }
 """What tests of an extra need that it lacks: a server, a validator, the client of other hosts."""
