@@ -86,14 +86,10 @@ def init_command(
     are never overwritten. The comments in `promptgraft.yaml` and the `README.md` explain what
     to change for your own prompt and a real model.
     """
-    if graph:
-        template = "graph"
-    if agent is not None:
-        if graph or context.get_parameter_source("template") is not ParameterSource.DEFAULT:
-            raise click.UsageError(
-                "--agent: --template or --graph already names one; leave one out"
-            )
-        template = f"agent_{agent}"
+    is_named = context.get_parameter_source("template") is not ParameterSource.DEFAULT
+    if is_named + graph + (agent is not None) > 1:
+        raise click.UsageError("--template, --graph and --agent each name a template; give one")
+    template = f"agent_{agent}" if agent is not None else "graph" if graph else template
     target, names = Path(folder), sorted(TEMPLATES[template])
     stored = [_stored(name, template) for name in names]
     _refuse_to_overwrite(target, names)
