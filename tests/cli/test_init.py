@@ -128,9 +128,10 @@ def test_the_service_of_a_new_project_is_started_before_the_search(console: Cons
     ],
 )
 def test_two_templates_are_refused(console: Console, options: tuple[str, ...]) -> None:
-    ended = console("init", *options)
-    assert ended.code == 2
+    ended = console("init", *options, "demo")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert "--template, --graph and --agent each name a template; give one" in ended.err
+    assert not Path("demo").exists()
 
 
 def test_a_second_time_is_refused_in_one_line(console: Console) -> None:
