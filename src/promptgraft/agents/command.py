@@ -24,11 +24,10 @@ from promptgraft.adapters.providers import KEY_OWNERS
 from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall, sooner, too_late
 from promptgraft.agents.templates import Template, Templated, a_path, hidden
 from promptgraft.errors import AgentFaultError, ConfigError, MissingHereError
-from promptgraft.ground.environment import SENSITIVE
 from promptgraft.ground.files import is_file
 from promptgraft.ground.serde import digest, digest_text, is_unicode, shown
 from promptgraft.ground.strict.checks import ENVIRONMENT_NAME, FLAG, SECONDS, STRING
-from promptgraft.ground.text import clip
+from promptgraft.ground.text import SENSITIVE, clip
 from promptgraft.runtime.deadline import Deadline
 
 LONGEST_OUTPUT = 10_000_000

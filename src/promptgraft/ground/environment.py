@@ -34,8 +34,6 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version.partition("+")[0])[:3]))
 
 
-SENSITIVE = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
-"""Names of headers and variables that carry secrets."""
 REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 

@@ -199,9 +199,17 @@ def message_of(error: BaseException) -> str:
         return f"(its message cannot be read: `__str__` raised {type(second).__name__})"
 
 
+SENSITIVE = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
+"""Names of headers and variables that carry secrets."""
+
+
 def raised(error: BaseException) -> str:
-    """Return the type and the message of an exception."""
-    return f"{type(error).__name__}: {message_of(error)}"
+    """Return the type and the message of an exception, without the values of secret variables."""
+    message = message_of(error)
+    for name, value in os.environ.items():
+        if len(value) >= 8 and value in message and SENSITIVE.search(name):
+            message = message.replace(value, "[secret]")
+    return f"{type(error).__name__}: {message}"
 
 
 def fenced(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -15,8 +15,7 @@ import attrs
 from promptgraft.errors import PromptDefinitionError
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.functions import signature_of
-from promptgraft.ground.serde import Json, did_you_mean, field_names, is_pydantic, shown
-from promptgraft.ground.text import listed
+from promptgraft.ground.serde import field_names, is_pydantic, shown
 from promptgraft.overrides.parts.descriptors import fold_name
 
 
@@ -200,39 +199,15 @@ def options_at(kind: Any, keys: Iterable[str]) -> tuple[str, ...]:
     The path leads through optional types and lists.
     """
     for key in keys:
-        kind = {field.name: field.kind for field in fields_of(_inner(kind))}.get(key)
-    return options_of(_inner(kind))
+        kind = {field.name: field.kind for field in fields_of(inner_of(kind))}.get(key)
+    return options_of(inner_of(kind))
 
 
-def misfit(kind: Any, keys: Sequence[str], value: Json) -> str:
-    """Return why no value of a type has ``value`` at the path ``keys``; empty if one may have."""
-    for key in keys:
-        fields = {field.name: field.kind for field in fields_of(_inner(kind))}
-        if fields and key not in fields:
-            near = did_you_mean(key, list(fields)) or f" (it has {listed(fields)})"
-            return f"`expected` has {shown(key)}, a field that no answer of the prompt has{near}"
-        kind = fields.get(key)
-    if not keys and str in map(without_annotation, members_of(kind)):
-        return ""  # metrics read an answer that is a text as JSON
-    members = map(without_annotation, members_of(_inner(kind)))
-    allowed = [_JSON_KINDS.get(member, "") for member in members]
-    expected = _JSON_KINDS.get(type(value), "")
-    if "" in (expected, *allowed) or expected in allowed:
-        return ""
-    place = f" at {shown('.'.join(keys))}" if keys else ""
-    return (
-        f"`expected` has {shown(value)}{place}, {expected}, where the prompt's answer has "
-        f"{' or '.join(allowed)}; write the value as the answer has it"
-    )
-
-
-_JSON_KINDS = {str: "a text", bool: "true or false", int: "a number", float: "a number"}
-
-
-def _inner(kind: Any) -> Any:
+def inner_of(kind: Any) -> Any:
+    """Return a type without annotation, and what an optional type or a list of it holds."""
     kind = without_annotation(kind)
     arguments = [argument for argument in get_args(kind) if argument not in (type(None), ...)]
-    return _inner(arguments[0]) if len(arguments) == 1 and not options_of(kind) else kind
+    return inner_of(arguments[0]) if len(arguments) == 1 and not options_of(kind) else kind
 
 
 def members_of(kind: Any) -> tuple[Any, ...]:

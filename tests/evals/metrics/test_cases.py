@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable
 from datetime import date
 from decimal import Decimal
@@ -18,6 +19,7 @@ from promptgraft.adapters.base import Usage
 from promptgraft.errors import ConfigError, FeedbackError, TransientProviderError
 from promptgraft.evals import metrics
 from promptgraft.evals.metrics import check_cases, check_metrics, judge_case
+from promptgraft.evals.metrics.base import verdict_on
 from promptgraft.evals.types import Answer, Case, Metric, ToolUse, Verdict
 from promptgraft.ground.serde import Json
 
@@ -646,3 +648,19 @@ def test_a_number_or_a_truth_value_has_the_spellings_of_json_and_python(
         for text in (*right, *wrong)
     }
     assert scores == {**dict.fromkeys(right, 1.0), **dict.fromkeys(wrong, 0.0)}
+
+
+def test_what_a_function_raises_tells_no_secret_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DESK_TOKEN", "desk-0123456789")
+    monkeypatch.setenv("DESK_KEY", "yes")
+    monkeypatch.setenv("DESK_TEAM", "roads and pavements")
+
+    def broken(case: Case, answer: Answer) -> float:
+        raise ValueError(f"https://desk.example.com/{os.environ['DESK_TOKEN']}/yes: {answer.text}")
+
+    with pytest.raises(FeedbackError) as caught:
+        verdict_on(metrics.python(function=broken), case(), Answer(text="roads and pavements"))
+    told = "ValueError: https://desk.example.com/[secret]/yes: roads and pavements"
+    assert told in str(caught.value)

@@ -18,8 +18,8 @@ import attrs
 
 from promptgraft.adapters.providers import KNOWN
 from promptgraft.errors import ConfigError, MissingHereError
-from promptgraft.ground.environment import SENSITIVE
 from promptgraft.ground.serde import digest, map_texts
+from promptgraft.ground.text import SENSITIVE
 from promptgraft.prompt.schema import JsonObject
 
 _SHORTEST_SECRET = 6

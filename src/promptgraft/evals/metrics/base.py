@@ -234,12 +234,14 @@ class Needed:
     Attributes:
         place: the place.
         values: the values of which one is right.
-        is_typed: whether the text of a number is another value than the number.
     """
 
     place: reading.Path
     values: Sequence[Json] = attrs.field(hash=False)
-    is_typed: bool = False
+
+    def misfit(self, output_type: object) -> str:
+        """Return why no answer of a type has such a value; empty if one may have."""
+        return ""
 
 
 @runtime_checkable

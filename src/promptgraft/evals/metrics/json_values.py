@@ -25,8 +25,10 @@ from promptgraft.evals.metrics.reading import (
 from promptgraft.evals.metrics.values import Tolerance, decimal
 from promptgraft.evals.types import Answer, Case, ToolUse, Verdict
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import Json, parse_json, shown
+from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
 from promptgraft.ground.strict.checks import one_of
+from promptgraft.ground.text import listed
+from promptgraft.prompt.fields import fields_of, inner_of, members_of, without_annotation
 
 T = TypeVar("T")
 
@@ -228,7 +230,7 @@ class JsonMatch(ReferenceMetric, JsonRules):
         for path in map(parse_path, self.paths or ("",)):
             for place, value in places(reference, path):
                 for inner, leaf in _leaves(value):
-                    yield Needed((*begin, *place, *inner), (leaf,), is_typed=True)
+                    yield TypedValue((*begin, *place, *inner), (leaf,))
 
     def found(self, answer: Answer) -> Json:
         return only(answer_data(answer, fenced=self.fenced), parse_path(self.answer_path))
@@ -252,6 +254,43 @@ class JsonMatch(ReferenceMetric, JsonRules):
             return self.verdict(1.0, "found the expected JSON")
         faults = some([place.fault for place in compared if place.fault])
         return self.verdict((total - wrong) / total, f"{wrong} of {total} values differ: {faults}")
+
+
+@attrs.frozen
+class TypedValue(Needed):
+    """A value that is another one than its text: ``"5"`` does not equal ``5``."""
+
+    def misfit(self, output_type: object) -> str:
+        """Return why no answer of a type has the value; empty if one may have."""
+        keys = [key for key in self.place if isinstance(key, str)]
+        [value], kind = self.values, output_type
+        for key in keys:
+            fields = {field.name: field.kind for field in fields_of(inner_of(kind))}
+            if fields and key not in fields:
+                near = did_you_mean(key, list(fields)) or f" (it has {listed(fields)})"
+                return (
+                    f"`expected` has {shown(key)}, a field that no answer of the prompt has{near}"
+                )
+            kind = fields.get(key)
+        if not keys and str in map(without_annotation, members_of(kind)):
+            return ""  # metrics read an answer that is a text as JSON
+        members = map(without_annotation, members_of(inner_of(kind)))
+        allowed = [_JSON_KINDS.get(member, "") for member in members]
+        expected = _JSON_KINDS.get(type(value), "")
+        if "" in (expected, *allowed) or expected in allowed:
+            return ""
+        place = f" at {shown('.'.join(keys))}" if keys else ""
+        return (
+            f"`expected` has {shown(value)}{place}, {expected}, where the prompt's answer has "
+            f"{' or '.join(allowed)}; write the value as the answer has it"
+        )
+
+
+_JSON_KINDS: Mapping[object, str] = {
+    str: "a text",
+    bool: "true or false",
+    **dict.fromkeys((int, float), "a number"),
+}
 
 
 def _leaves(value: Json, path: Path = ()) -> Iterator[tuple[Path, Json]]:

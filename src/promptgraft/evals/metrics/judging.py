@@ -39,7 +39,7 @@ from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.strict.checks import reaches
 from promptgraft.ground.text import clip, listed
-from promptgraft.prompt.fields import misfit, options_at
+from promptgraft.prompt.fields import options_at
 from promptgraft.runtime.session import SessionProtocol
 
 # Lengths in characters; a conversation has a reason for each of its turns.
@@ -190,7 +190,7 @@ def _check_values(metric: Metric, values: Iterable[Needed], output_type: object)
     fold = metric.fold if isinstance(metric, Folding) else _folded
     for needed in values:
         keys = [key for key in needed.place if isinstance(key, str)]
-        if needed.is_typed and (why := misfit(output_type, keys, needed.values[0])):
+        if why := needed.misfit(output_type):
             raise ConfigError(f"metric `{metric.name}`: {why}")
         options = options_at(output_type, keys)
         wanted_texts = [value for value in needed.values if isinstance(value, str)]
