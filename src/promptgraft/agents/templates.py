@@ -356,9 +356,9 @@ def _values_in(reply: str) -> list[Json]:
     """Return the JSON values in lines of their own, indented or not, the last one first."""
     values: list[Json] = []
     # No `splitlines`: JSON may have a U+2028 in its texts, which ends no line.
-    for found in _LINES.finditer(reply):
+    for line in _LINES.finditer(reply):
         with contextlib.suppress(DataFormatError):
-            values.append(parse_json(found[0], where=""))
+            values.append(parse_json(line[0], where=""))
     return values[::-1]
 
 

@@ -89,10 +89,10 @@ def call_in_usual_form(value: Json) -> Json:
             members = {**members, **inner}
             del members[key]
     call: dict[str, Json] = {}
-    for own, names in _CALL_KEYS.items():
+    for member, names in _CALL_KEYS.items():
         used = [key for key in names if key in members and not _is_schema(members[key])]
         if used:
-            call[own] = members.pop(used[0])
+            call[member] = members.pop(used[0])
     if isinstance(arguments := call.get("arguments"), str):
         with contextlib.suppress(DataFormatError):
             call["arguments"] = parse_json(arguments or "{}", where="")

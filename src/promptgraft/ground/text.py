@@ -91,7 +91,7 @@ def listed(names: Iterable[str]) -> str:
 def common_beginning(first: Sequence[str], second: Sequence[str]) -> int:
     """Return how many items two sequences begin with in common."""
     pairs = enumerate(zip(first, second, strict=False))
-    return next((at for at, (one, other) in pairs if one != other), min(len(first), len(second)))
+    return next((at for at, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def moment(time: datetime) -> str:

@@ -455,7 +455,7 @@ def tried_metrics(metrics: Sequence[Metric], cases: Iterable[Case]) -> Trial:
                 why = "all cases have several turns, and it is tried on single questions only"
             unchecked.append(f"metric `{metric.name}`: {why}")
             continue
-        trials = [[_fault(metric, case, said) for said in ("", case.expected)] for case in judged]
+        trials = [[_fault(metric, case, data) for data in ("", case.expected)] for case in judged]
         if always := [expected for empty, expected in trials if empty and expected]:
             faults.append(str(always[0]))
         elif failed := [(empty, expected) for empty, expected in trials if empty or expected]:

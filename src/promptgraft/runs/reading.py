@@ -311,9 +311,9 @@ def _begun(folder: RunFolder) -> tuple[int, Decimal | None]:
     for key, of_attempt in attempts.items():
         spent += () if of_spent_key(key) in unfinished else of_attempt
     costs = [spending.cost for spending in spent]
-    known = [cost for cost in costs if cost is not None]
+    dollars = [cost for cost in costs if cost is not None]
     count = sum(Place.of_rollout(position) is not None for position in positions)
-    return count, sum(known, Decimal(0)) if len(known) == len(costs) else None
+    return count, sum(dollars, Decimal(0)) if len(dollars) == len(costs) else None
 
 
 def _folders(root: Path) -> list[RunFolder]:

@@ -202,23 +202,23 @@ class RolloutBatch(Batch):
         return AskedRollouts(ask, keys, digests, records)
 
     def key(self, number: int) -> str:
-        asked, place = self._missing[number]
-        return asked.keys[place]
+        rollouts, place = self._missing[number]
+        return rollouts.keys[place]
 
     def work(self, number: int) -> Callable[[], object]:
-        asked, place = self._missing[number]
-        key, sources = asked.keys[place], self._sources
+        rollouts, place = self._missing[number]
+        key, sources = rollouts.keys[place], self._sources
         # A copy, because agents, tools and feedback functions may modify their arguments.
-        example = asked.ask.examples[place].copy()
-        arguments = asked.ask.candidate, example, sources.deadline
+        example = rollouts.ask.examples[place].copy()
+        arguments = rollouts.ask.candidate, example, sources.deadline
         rollout = partial(sources.watch.at(key).call, sources.rollout, *arguments)
         return partial(positioned, key, rollout) if sources.in_batches else rollout
 
     def take(self, number: int, outcome: Callable[[], object]) -> Record | None:
-        asked, place = self._missing[number]
-        key, digest, answers = asked.keys[place], asked.digests[place], self._answers
+        rollouts, place = self._missing[number]
+        key, digest, answers = rollouts.keys[place], rollouts.digests[place], self._answers
         try:
-            record = _record_of(outcome, asked.ask.examples[place].id)
+            record = _record_of(outcome, rollouts.ask.examples[place].id)
         except spending.AbandonedRolloutError as error:
             answers.spend(key, digest, error.spent)
             cause = error.cause
@@ -244,9 +244,9 @@ class RolloutBatch(Batch):
             entry = Record(key, digest, "rollout", record_to_json(record))
         paid = answers.paid(key, record.spent)
         answers.ledger.count(paid, rollouts=1, unscored=record.feedback is None)
-        asked.records[place] = record
+        rollouts.records[place] = record
         if self._sources.working is not None:
-            self._sources.working(asked.ask.position, len(asked.records), len(asked.keys))
+            self._sources.working(rollouts.ask.position, len(rollouts.records), len(rollouts.keys))
         return entry
 
 
@@ -269,8 +269,8 @@ def _record_of(outcome: Callable[[], object], example_id: str) -> RolloutRecord:
     if not isinstance(record, RolloutRecord):
         raise errors.CallerError(f"{where}: expected a RolloutRecord, found {shown(record)}")
     if record.example_id != example_id:
-        found = shown(record.example_id)
-        raise errors.CallerError(f"{where}: the record is of example {found}")
+        other_id = shown(record.example_id)
+        raise errors.CallerError(f"{where}: the record is of example {other_id}")
     return record
 
 

@@ -124,14 +124,14 @@ def _rollout(
     watch: Watch,
 ) -> PromptRollout:
     """Return what answers with the prompts of a subject, over the overrides in force."""
-    given = prompts_of(subject)
+    prompts = prompts_of(subject)
     own_adapters = tuple(subject.adapters.values()) if isinstance(subject, PromptSet) else ()
     # If the subject has several, the first one gives the target its identity.
     adapter = own_adapters[0] if own_adapters and context.adapter is None else context.task_adapter
     rollout = PromptRollout(
         # Without their own stores, which are read here, and which may not be picklable.
-        prompts=without_stores(given),
-        base={at: _in_force(prompt, context) for at, prompt in given.items()},
+        prompts=without_stores(prompts),
+        base={at: _in_force(prompt, context) for at, prompt in prompts.items()},
         adapter=adapter,
         scoring=config.scoring,
         watch=watch,

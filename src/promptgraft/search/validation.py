@@ -436,10 +436,10 @@ class RacingValidator(Validator):
         while waiting and len(complete) < self._policy.finalists:
             # The baseline comes first, and is not a finalist.
             count = self._policy.finalists - len(complete) + (waiting[0] == 0)
-            tried = yield from self._complete(waiting[:count], step)
+            members = yield from self._complete(waiting[:count], step)
             complete += [
                 member
-                for member in tried
+                for member in members
                 if member and self._population.may_win(member, tried=len(self._order))
             ]
             waiting = waiting[count:]

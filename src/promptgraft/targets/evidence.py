@@ -212,8 +212,8 @@ def tried_before(
     chars_left = _TRIED_CHARS
     # The latest first, because the length is limited.
     for tried in about[::-1][:_MOST_TRIED]:
-        shown = lineage[0].keys() if in_question is None else in_question
-        entry = _entry(tried, lineage, failing, shown)
+        names = lineage[0].keys() if in_question is None else in_question
+        entry = _entry(tried, lineage, failing, names)
         chars_left -= len(entry)
         if chars_left < 0:
             break

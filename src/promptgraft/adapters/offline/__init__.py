@@ -89,11 +89,11 @@ class OfflineAdapter(FreeAdapter):
     def answer_freely(self, rendered: RenderedPrompt[object]) -> str:
         """Refuse a prompt for an answer without a form, with a ``ConfigError``."""
         kind = rendered.output_type
-        wanted = "free text" if kind in (str, None) else f"an answer of type `{type_name(kind)}`"
+        answer = "free text" if kind in (str, None) else f"an answer of type `{type_name(kind)}`"
         raise ConfigError(
             f"the embedded offline model does not serve `{rendered.ns}/{rendered.key}`: it answers "
             "with one of several choices, with the fields of a class, or by calling tools, and "
-            f"this prompt wants {wanted}; list the answers (`output: {{choices: [yes, no]}}` in "
+            f"this prompt wants {answer}; list the answers (`output: {{choices: [yes, no]}}` in "
             "the front matter of Markdown, `output_type=Literal[...]` in Python), or name the "
             "model of a provider, such as `openai/MODEL`"
         )

@@ -166,8 +166,8 @@ def read_question(text: str, prompt: str = "") -> Question:
     Raises:
         ConfigError: it does not show the current text.
     """
-    shown = Blocks(text)
-    titled = shown.titled
+    question = Blocks(text)
+    titled = question.titled
     current_block = titled("current text")
     if not current_block.level:
         raise ConfigError(
@@ -180,7 +180,7 @@ def read_question(text: str, prompt: str = "") -> Question:
     marks = {match[1] for match in marked if match[2].startswith(f"{prompt}#")}
     examples = [
         block
-        for block in shown.blocks
+        for block in question.blocks
         if block.level == _EXAMPLE_LEVEL and (not prompt or _is_made_with(marks, block))
     ]
     expected = titled("expected answers")
