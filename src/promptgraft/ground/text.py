@@ -206,7 +206,8 @@ SENSITIVE = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
 def raised(error: BaseException) -> str:
     """Return the type and the message of an exception, without the values of secret variables."""
     message = message_of(error)
-    for name, value in os.environ.items():
+    # The longest first, because one may contain another.
+    for name, value in sorted(os.environ.items(), key=lambda item: -len(item[1])):
         if len(value) >= 8 and value in message and SENSITIVE.search(name):
             message = message.replace(value, "[secret]")
     return f"{type(error).__name__}: {message}"

@@ -72,7 +72,7 @@ def measure(
     through for signs that it games the ``metrics``.
     """
     # Nothing follows that rollouts would have to be reserved for, except for critical examples.
-    kit.budget.release(kit.budget.kept)
+    kit.budget.release(kit.budget.reserve)
     rounds = _rounds(kit, examples)
     looks = _looks(examples, rounds, seed)
     comparison = _Comparison(kit=kit, winner=winner, examples=examples)

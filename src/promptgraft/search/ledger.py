@@ -245,12 +245,12 @@ class RolloutBudget:
 
     Attributes:
         ledger: what the search and its joined branches have used.
-        kept: rollouts that are still kept for the end of the run, at first ``reserve``.
+        reserve: rollouts that are still kept for the end of the run.
         in_flight: rollouts reserved for running branches.
     """
 
     _ledger: Ledger
-    kept: int = attrs.field(default=0, kw_only=True, alias="reserve")
+    reserve: int = attrs.field(default=0, kw_only=True)
     in_flight: int = attrs.field(default=0, init=False)
 
     @property
@@ -266,7 +266,7 @@ class RolloutBudget:
     @property
     def left(self) -> int:
         """Rollouts left beside all reserves; below 0 if running branches may use more than that."""
-        return self.whole - self.used - self.kept - self.in_flight
+        return self.whole - self.used - self.reserve - self.in_flight
 
     def affords(self, rollouts: int) -> bool:
         """Return whether the budget covers that many more rollouts and all reserves."""
@@ -285,4 +285,4 @@ class RolloutBudget:
 
     def release(self, rollouts: int) -> None:
         """Make rollouts available that were reserved for the end of the run."""
-        self.kept -= rollouts
+        self.reserve -= rollouts

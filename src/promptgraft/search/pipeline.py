@@ -262,7 +262,7 @@ class Pipeline(Generic[StepT, AttemptT]):
         _, entries = self._entries()
         needed = self._steps[0].largest + entries[0]
         budget = self.kit.budget
-        whole, reserved = budget.whole, budget.kept
+        whole, reserved = budget.whole, budget.reserve
         for_later = f"; {reserved} were kept for the tests after the search" if reserved else ""
         return RunStoppedError(
             StopReason.BUDGET,

@@ -175,19 +175,19 @@ def _steps(record: RolloutRecord, parts: Mapping[str, str]) -> str:
     for step in record.steps:
         made_with = [parts[part] for part in step.parts if part in parts]
         is_told = bool(made_with or step.error)
-        given = already_shown.get(_value(step.input), "") if step.input else ""
+        source = already_shown.get(_value(step.input), "") if step.input else ""
         answered = _answered(step.output, record.output_repr)
         notes = {
             "after": ", ".join(step.after),
             "made with": ", ".join(made_with),
-            "given": given if is_told else "",
+            "given": source if is_told else "",
             "answered": answered,
         }
         line = [f"- step {step.id}: {step.node}"]
         line += [f"{word} {note}" for word, note in notes.items() if note]
         outline.append(", ".join([*line, *(["failed"] if step.error else [])]))
         texts_of_step = {
-            "was given": "" if given else step.input,
+            "was given": "" if source else step.input,
             "failed": step.error,
             "answered": "" if answered else step.output,
         }

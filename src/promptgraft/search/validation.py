@@ -251,7 +251,7 @@ class _Race:
     candidate: Candidate
     records: dict[int, RolloutRecord]  # of the candidate
     total_gain: float  # over its parent on training examples, summed over them
-    found: dict[int, RolloutRecord] = attrs.field(factory=dict)  # new ones of the incumbent
+    added: dict[int, RolloutRecord] = attrs.field(factory=dict)  # new ones of the incumbent
 
     def run(self, position: str) -> Asking[bool]:
         """Evaluate the candidate while it keeps up; return whether it wins."""
@@ -265,7 +265,7 @@ class _Race:
             ]
         )
         self.records.update(zip(missing, records, strict=True))
-        self.found = dict(zip(self.lacking, best, strict=True))
+        self.added = dict(zip(self.lacking, best, strict=True))
         for place, score in zip(self.lacking, self.population.scores(best), strict=True):
             self.scores[place] = score
         # A child of the incumbent was better on a minibatch. Small changes affect few answers, so
@@ -393,8 +393,8 @@ class RacingValidator(Validator):
             won = yield from race.run(position)
         finally:
             # Also if the race raises: these answers are paid for, and count for the incumbent.
-            self._untried[race.incumbent].difference_update(race.found)
-            self._population.fill(race.incumbent, race.found, step=step)
+            self._untried[race.incumbent].difference_update(race.added)
+            self._population.fill(race.incumbent, race.added, step=step)
         self._races += proposals
         return self.admit(candidate, race.records, step=step, becomes_best=won)
 
