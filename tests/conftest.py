@@ -62,7 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _rewrite_assertions(config: pytest.Config) -> None:
     """Rewrite the assertions of the tests, which each worker would do again, for 10 s."""
-    given = [Path(argument.partition("::")[0]) for argument in config.args]
+    arguments = [Path(argument.partition("::")[0]) for argument in config.args]
+    given = [path for path in arguments if path.exists()]  # pytest names the others
     paths = [path for top in given for path in (top.rglob("test_*.py") if top.is_dir() else [top])]
     context = multiprocessing.get_context("fork")
     count = min(os.cpu_count() or 1, len(paths))

@@ -417,6 +417,19 @@ def test_many_failing_cases_are_cropped_and_hostile_texts_stay_texts(
     assert max(map(len, lines)) <= 170
 
 
+def test_a_reason_of_several_lines_is_one_row(words: Path, console: Console) -> None:
+    scoring = (
+        "def rules(case, answer):\n    return 0, '0 of 2 rules\\n  no verb\\n\\n  no number'\n"
+    )
+    ruled = JUDGED.replace(
+        "{name: good, kind: llm_rubric_response, judges: [strict], rubrics: [It is right.]}",
+        '{name: rules, kind: python, function: "scoring.py:rules"}',
+    )
+    write_project(words, *WORDS, files={"promptgraft.yaml": ruled, "scoring.py": scoring})
+    ended = console("eval", "--split", "all")
+    assert "  0.000  rules 0: 0 of 2 rules; no verb; no number\n" in ended.out
+
+
 def test_a_fault_that_cases_share_is_told_once(words: Path, console: Console) -> None:
     down = AGENT.replace('if word == "overloaded"', 'if "o" in word')
     faulty = [case(f"over-{number:02}") for number in range(30)]

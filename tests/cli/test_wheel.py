@@ -160,10 +160,13 @@ def test_the_pages_that_a_new_project_names_are_there(installed: Installed, temp
     assert not [text for text in texts if re.search(r"(?<!docs )\b(?:specs|docs)/", text)]
 
 
-def test_a_page_is_found_by_its_path_or_by_a_link_of_the_first_page(installed: Installed) -> None:
+def test_a_page_is_found_by_its_path_its_name_or_a_link_of_the_first_page(
+    installed: Installed,
+) -> None:
     by_path = installed("docs", "docs/how-to/ci.md")
     assert by_path.stdout.startswith("# Gate in CI with pytest")
     assert installed("docs", "how-to/ci.md").stdout == by_path.stdout
+    assert installed("docs", "ci").stdout == by_path.stdout
     assert installed("docs", "../specs/README.md").stdout.startswith("# ")
     known = json.loads(installed("docs", "--json").stdout)["pages"]
     assert {"README.md", "specs/cli.md", "examples/triage/README.md"} < set(known)

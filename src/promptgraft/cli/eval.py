@@ -481,7 +481,8 @@ def _also(others: list[gate.CaseResult]) -> str:
 
 
 def _reason(case: gate.CaseResult) -> str:
-    reason = " ".join(case.reason.split())
+    lines = (" ".join(line.split()) for line in case.reason.splitlines())
+    reason = "; ".join(line for line in lines if line)
     if len(case.outcomes) == 1:
         return f"unscored: {reason}" if case.passed is None else reason
     missing = f", {case.unscored} unscored" if case.unscored else ""

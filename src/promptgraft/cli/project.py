@@ -362,9 +362,9 @@ _START = "docs/README.md"
 def docs_command(page: str, *, as_json: bool) -> None:
     """Print a page of the documentation of this version, in Markdown.
 
-    PAGE is a path such as `specs/metrics.md`, or a link of the start page, which is printed by
-    default and lists the user documentation. For a folder without a `README.md`, the paths below
-    it are printed.
+    PAGE is a path such as `specs/metrics.md`, a name such as `costs`, or a link of the start page,
+    which is printed by default and lists the user documentation. For a folder without a
+    `README.md`, the paths below it are printed.
     """
     top = shipped("README.md").parent
     folders = (shipped(name) for name in ("docs", "specs", "examples"))
@@ -374,6 +374,10 @@ def docs_command(page: str, *, as_json: bool) -> None:
     pages_found = [
         file for place in places for file in (place, f"{place}/README.md") if file in pages
     ]
+    # `promptgraft docs costs`: the name of a page is enough where only one page has it.
+    named = [file for file in pages if file.endswith((f"/{places[0]}", f"/{places[0]}.md"))]
+    if not pages_found and len(named) == 1:
+        pages_found = named
     below = [file for file in pages if file.startswith(f"{places[0]}/")]
     if not pages_found and not below:
         near = did_you_mean(page, list(pages))

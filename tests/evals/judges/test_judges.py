@@ -34,6 +34,7 @@ from promptgraft.evals.judges import (
 from promptgraft.evals.judges.panel import LONGEST_JUDGE_REASON
 from promptgraft.evals.metrics.base import LONGEST_SHOWN
 from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse, Turn
+from promptgraft.ground.serde import shown
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.prompt.rendered import PromptRendered
@@ -160,7 +161,7 @@ def test_rubrics_score_their_share_by_weight_with_every_reason_failed_ones_first
     verdict = metric.judge(CASE, ANSWER)
     assert (verdict.score, verdict.passed) == (0.25, True)
     assert verdict.reason.split("\n") == [
-        "1 of 2 rubrics are met",
+        "1 of 2 rubrics are met, not `units`",
         f"rubric `units` not met: {long}",
         "rubric `steps` met: All steps are there.",
     ]
@@ -182,6 +183,7 @@ def test_rubrics_that_are_not_answered_exactly_once_are_no_judgement(
     assert (verdict.score, verdict.passed) == (None, None)
     assert verdict.reason.startswith("the judge's replies are void: ")
     assert problem in verdict.reason
+    assert verdict.reason.endswith(f"; the last one is {shown(rubrics(met))}")
 
 
 def test_a_rubric_that_is_answered_twice_or_without_a_reason_is_no_judgement() -> None:

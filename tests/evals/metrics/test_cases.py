@@ -249,6 +249,18 @@ def test_expressions_see_input_expected_and_usage() -> None:
     assert metric.judge(case(3), answer).passed
 
 
+TRACEBACK = "2 of 3 queries run\nTraceback (most recent call last):\n  in line 4\n    total / count"
+
+
+def test_the_reason_of_a_function_keeps_its_lines_and_its_length() -> None:
+    metric = metrics.python(name="runs", function=lambda *_: (0.6, f"\n{TRACEBACK}\r\n"))
+    [verdict] = judge_case([metric], case(), Answer(text=""))
+    assert verdict.reason == TRACEBACK
+    long = "\n".join(f"{number}: expected a comma" for number in range(900))
+    [verdict] = judge_case([metrics.python(function=lambda *_: (0, long))], case(), Answer(text=""))
+    assert verdict.reason == long
+
+
 @pytest.mark.parametrize(
     ("outcome", "score", "reason"),
     [

@@ -240,7 +240,10 @@ class LlmRubricResponse(JudgeMetric):
         shares = [float(holds) for holds in met]
         # What is not met comes first: the reflector can learn from that alone.
         not_met_first = sorted(range(len(met)), key=met.__getitem__)
-        head = f"{sum(met)} of {len(met)} rubrics are met"
+        unmet = ", ".join(
+            f"`{self.rubrics[place].id}`" for place in not_met_first if not met[place]
+        )
+        head = f"{sum(met)} of {len(met)} rubrics are met" + (f", not {unmet}" if unmet else "")
         return Judgement(
             score=weighted_share(shares, [rubric.weight for rubric in self.rubrics]),
             reason="\n".join([head, *(lines[place] for place in not_met_first)]),

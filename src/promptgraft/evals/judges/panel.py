@@ -15,7 +15,12 @@ from promptgraft.adapters.abilities import sees_images
 from promptgraft.adapters.base import PromptExecuted, ProviderAdapter, adapter_identity, evaluated
 from promptgraft.evals.attempt import AsideSession
 from promptgraft.evals.judges.prompts import Refused, VoidReplyError
-from promptgraft.evals.metrics.base import LONGEST_SHOWN, MOST_ATTEMPTS, BaseMetric
+from promptgraft.evals.metrics.base import (
+    LONGEST_SHOWN,
+    LONGEST_VERDICT_REASON,
+    MOST_ATTEMPTS,
+    BaseMetric,
+)
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.content import Image, files_in
 from promptgraft.ground.serde import shown
@@ -28,8 +33,6 @@ from promptgraft.runtime.session import SessionProtocol
 ReplyT = TypeVar("ReplyT")
 LONGEST_JUDGE_REASON = 2_000
 """The maximum length of a judge's reason (for one rubric), in characters."""
-LONGEST_VERDICT_REASON = 40_000
-"""The maximum length of a verdict's reason, in characters: all judges and rubrics together."""
 
 
 class Voting(StrEnum):
@@ -233,7 +236,7 @@ class JudgeMetric(BaseMetric):
     ) -> Judgement:
         """Ask a judge; after a void reply, ask it once more and say what was wrong."""
         # Bound at the first attempt too: the section of the prompt needs its values.
-        refused = Refused()
+        refused, text = Refused(), ""
         for _ in range(MOST_ATTEMPTS):
             aside = AsideSession(session, tags={"scope": "judge"})
             bound = question.bind(refused)
@@ -258,7 +261,9 @@ class JudgeMetric(BaseMetric):
             executed = aside.latest(PromptExecuted)
             text = "" if executed is None else clip(executed.response.text, LONGEST_SHOWN)
             refused = Refused(problem=problem, previous=fenced(text) if text else "")
-        return Judgement(score=None, reason=f"the judge's replies are void: {refused.problem}")
+        reply = f"; the last one is {shown(text)}" if text else ""
+        reason = f"the judge's replies are void: {refused.problem}{reply}"
+        return Judgement(score=None, reason=reason)
 
     @property
     def instructions(self) -> str:

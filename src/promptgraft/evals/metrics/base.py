@@ -33,6 +33,8 @@ from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 
 LONGEST_REASON = 1000
+LONGEST_VERDICT_REASON = 40_000
+"""The maximum length of the reason of a function, or of all judges and rubrics together."""
 MOST_ATTEMPTS = 2
 """The maximum number of calls until a judge gives a usable reply."""
 LONGEST_SHOWN = 50_000
@@ -43,10 +45,7 @@ _LINE_ENDS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 
 
 def reason(text: str) -> str:
-    """Return ``text`` as one paragraph of at most ``LONGEST_REASON`` characters.
-
-    White space within a line stays, because quoted texts may differ in it.
-    """
+    """Return ``text`` as a short paragraph; quoted texts may differ in white space, so it stays."""
     return clip(_LINE_ENDS.sub(" ", text.strip()), LONGEST_REASON, around=" ")
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol, TypeAlias, TypeGuard
 import attrs
 
 from promptgraft.errors import ConfigError, FeedbackError, user_errors
-from promptgraft.evals.metrics.base import BaseMetric, deadline_of
+from promptgraft.evals.metrics.base import LONGEST_VERDICT_REASON, BaseMetric, deadline_of
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.functions import (
     call_fault,
@@ -20,6 +20,7 @@ from promptgraft.ground.functions import (
 )
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import FINITE, SHARE, plain_score
+from promptgraft.ground.text import clip
 from promptgraft.ground.under_way import doing
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
@@ -43,12 +44,10 @@ Judge: TypeAlias = Callable[[Case, Answer], Outcome | Awaitable[Outcome]]
 
 _REASONS = ("feedback", "reason", "comment")
 """What DSPy, deepeval and LangSmith call the reason of a score."""
-_OF_OTHERS = frozenset(
-    (
-        *("actual", "answer", "answers", "completion", "completions", "expected", "generated"),
-        *("hypothesis", "output", "outputs", "pred", "prediction", "predictions", "preds"),
-        *("prompt", "prompts", "reference", "references", "response", "target", "y_pred", "y_true"),
-    )
+_OF_OTHERS = (
+    *("actual", "answer", "answers", "completion", "completions", "expected", "generated"),
+    *("hypothesis", "output", "outputs", "pred", "prediction", "predictions", "preds"),
+    *("prompt", "prompts", "reference", "references", "response", "target", "y_pred", "y_true"),
 )
 """The first arguments of functions that compare texts, and so never see a case."""
 
@@ -117,10 +116,8 @@ class Python(BaseMetric):
             outcome = awaited(self.function(case, answer), deadline=deadline_of(session))
         if isinstance(outcome, Verdict):
             return attrs.evolve(outcome, metric=self.name)
-        outcome_given = _given(outcome)
-        pair = (
-            (plain_score(outcome_given[0]), *outcome_given[1:]) if outcome_given else outcome_given
-        )
+        parts = _given(outcome)
+        pair = (plain_score(parts[0]), *parts[1:]) if parts else ()
         if not _is_scored(pair):
             raise FeedbackError(
                 f"{where}: expected a score from 0 to 1, a pair of score and reason, a mapping or "
@@ -128,7 +125,10 @@ class Python(BaseMetric):
                 f"{_hint(outcome, pair)}"
             )
         score, why = pair
-        return self.verdict(score, why or f"`{self.name}` returned {score:g}")
+        # A traceback, a diff or a list of faults would say little in one line.
+        lines = "\n".join(line.rstrip() for line in why.strip().splitlines())
+        reason = clip(lines, LONGEST_VERDICT_REASON) or f"`{self.name}` returned {score:g}"
+        return attrs.evolve(self.verdict(score, ""), reason=reason)
 
 
 def _given(outcome: object) -> tuple[object, ...]:
