@@ -63,6 +63,34 @@ def test_a_cell_that_is_too_long_points_to_jsonl(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "mend"),
+    [
+        ("cases.jsonl.gz", "unpack it"),
+        ("cases.xlsx", "save the spreadsheet as CSV"),
+        ("cases.arrow", "`to_json(FILE, orient='records', lines=True)`"),
+        ("cases.txt", "jsonl, json, csv, yaml, parquet"),
+    ],
+)
+def test_a_file_of_another_kind_says_how_to_convert_it(
+    tmp_path: Path, name: str, mend: str
+) -> None:
+    with pytest.raises(ConfigError, match="expected a file that ends in") as caught:
+        Dataset.load(tmp_path / name)
+    assert str(caught.value).endswith(mend)
+
+
+def test_faults_that_differ_in_values_share_a_line_where_there_are_too_many(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "cases.jsonl"
+    for count, lines in ((20, 20), (21, 1)):
+        path.write_text("".join(f'{{"id": {n}.5, "input": "x"}}\n' for n in range(count)), "utf-8")
+        faults = faults_of(path)
+        assert len(faults) == lines
+    assert faults[0].endswith(f"found 0.5; similar in 20 more: {path}:2, {path}:3, …")
+
+
+@pytest.mark.parametrize(
     ("name", "load", "message"),
     [
         ("cases.txt", Dataset.load, "expected a file that ends in .jsonl"),

@@ -461,6 +461,13 @@ def test_a_path_to_no_item_is_a_fault(tmp_path: Path, at: str) -> None:
     assert all("expected the path" in fault for fault in faults)
 
 
+def test_null_at_a_path_into_a_cell_is_nothing(tmp_path: Path) -> None:
+    path = written(tmp_path, 'o,kind\n"{""b"": null}",x\n"{""b"": ""Where?""}",y\n')
+    (fault,) = faults_of(path, fields={"input": "o.b", "expected": "kind"})
+    assert fault.startswith("2: case `")
+    assert fault.endswith("`: o.b: expected a text, found nothing")
+
+
 # ---- keys that nothing reads ----
 
 

@@ -552,6 +552,14 @@ def test_a_pipe_in_place_of_a_file_is_named_as_one(folder: Path) -> None:
         (("tickets.csv",), "files/hf", 'write `path: "files/hf/tickets.csv"`'),
         (("Übung.csv",), "files/hf", 'write `path: "files/hf/Übung.csv"`'),
         ((), "files/hf", "name a file of cases in it"),
+        (
+            ("train/data-00000-of-00001.arrow",),
+            "files/hf",
+            (
+                "it was saved by Hugging Face `datasets`; write cases to a file with "
+                "`load_from_disk('files/hf/train').to_json('cases.jsonl')`"
+            ),
+        ),
     ],
 )
 def test_a_folder_or_pattern_of_a_data_set_is_answered_with_the_lines_for_its_files(

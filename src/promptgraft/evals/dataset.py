@@ -56,6 +56,8 @@ REFUSE, DROP = "refuse", "drop"
 DUPLICATES = (REFUSE, DROP)
 """What is done with rows that repeat another one."""
 _SPREADSHEETS = (".xlsx", ".xls", ".ods")
+_ARCHIVES = (".gz", ".bz2", ".xz", ".zst", ".zip", ".7z")
+_TEXTS = ("", ".txt", ".tab")
 
 
 def format_of(path: Path, chosen: str | None) -> str:
@@ -65,9 +67,14 @@ def format_of(path: Path, chosen: str | None) -> str:
         return chosen
     if path.suffix.lower() in ENDINGS:
         return ENDINGS[path.suffix.lower()]
-    mend = f"or give `format`, one of {', '.join(FORMATS)}"
     if path.suffix.lower() in _SPREADSHEETS:
         mend = "save the spreadsheet as CSV"
+    elif path.suffix.lower() in _ARCHIVES:
+        mend = "unpack it"
+    else:
+        mend = f"or give `format`, one of {', '.join(FORMATS)}"
+        if path.suffix.lower() not in _TEXTS:
+            mend += "; pandas writes JSONL with `to_json(FILE, orient='records', lines=True)`"
     raise ConfigError(f"{path}: expected a file that ends in {', '.join(ENDINGS)}; {mend}")
 
 

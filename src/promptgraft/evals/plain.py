@@ -168,7 +168,7 @@ class PlainReader:
             return self._paths.flattened(row, visible)
         opened = {key: _opened(value) for key, value in row.items() if key in self._paths.roots}
         flat = self._paths.flattened(row | opened, visible)
-        return {key: row[key] if flat[key] is opened.get(key) else flat[key] for key in flat}
+        return {key: row[key] if flat[key] is opened.get(key, flat) else flat[key] for key in flat}
 
     def absent_paths(self) -> Iterator[str]:
         """Yield a fault for each path or column that no row has; a missing input has one."""

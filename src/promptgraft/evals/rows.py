@@ -44,6 +44,10 @@ _VALUES = re.compile(
 )
 
 
+def _without_values(text: str) -> str:
+    return _VALUES.sub(lambda value: value["name"] or "", text)
+
+
 @attrs.frozen
 class _Fault:
     """A fault of a case: its text, the place and case before it, and its name in a list."""
@@ -56,9 +60,9 @@ class _Fault:
 class CaseFaults:
     """Collects the faults of cases; a fault that more than three share takes one line.
 
-    Faults of cases whose texts differ only in values count as shared; the line shows the first.
-    Messages name ``source``, where the cases come from. They show at most ``most`` lines and count
-    the other faults.
+    Texts that differ only in values count as shared in faults of cases, and in others where there
+    are too many; the line shows the first. Messages name ``source``, where the cases come from.
+    They show at most ``most`` lines and count the other faults.
     """
 
     def __init__(self, source: str = "", most: int = MOST_SHOWN) -> None:
@@ -74,8 +78,7 @@ class CaseFaults:
     def add_of(self, case: Case, text: str) -> None:
         """Add a fault of a case; ``text`` may already begin with its origin and id."""
         text = text.removeprefix(f"{case.origin}: ").removeprefix(f"case `{case.id}`: ")
-        without_values = _VALUES.sub(lambda value: value["name"] or "", text)
-        self._add(case.origin, text, case.id, without_values)
+        self._add(case.origin, text, case.id, _without_values(text))
 
     def _add(self, place: str, text: str, case_id: str, kind: str) -> None:
         cut = "…" if len(case_id) > _LONGEST_ID else ""
@@ -88,9 +91,19 @@ class CaseFaults:
     def __bool__(self) -> bool:
         return bool(self._faults)
 
+    def _shared(self) -> Mapping[str, list[_Fault]]:
+        """Return the faults by what they share."""
+        lengths = map(len, self._faults.values())
+        if sum(1 if length > _MOST_REPEATED else length for length in lengths) <= self._most:
+            return self._faults
+        shared: dict[str, list[_Fault]] = {}
+        for kind, faults in self._faults.items():
+            shared.setdefault(_without_values(kind), []).extend(faults)
+        return shared
+
     def _report(self) -> Iterator[tuple[str, int]]:
         """Yield lines with the number of faults that each reports."""
-        for faults in self._faults.values():
+        for faults in self._shared().values():
             if len(faults) <= _MOST_REPEATED:
                 yield from ((f"{fault.where}{fault.text}", 1) for fault in faults)
                 continue

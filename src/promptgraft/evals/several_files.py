@@ -50,7 +50,13 @@ def refuse_several(path: Path, root: Path) -> None:
         if file.suffix.lower() in ENDINGS and file.stem not in _NOT_CASES and is_file(file)
     )
     kind = "a folder" if is_folder else "a pattern"
-    raise DataFormatError(f"expected a file, found {kind} at {path}; {_mend(files, root)}")
+    mend = _mend(files, root)
+    if not files and (arrow := next((file for file in paths if file.suffix == ".arrow"), None)):
+        mend = (
+            "it was saved by Hugging Face `datasets`; write cases to a file with "
+            f"`load_from_disk({str(arrow.parent)!r}).to_json('cases.jsonl')`"
+        )
+    raise DataFormatError(f"expected a file, found {kind} at {path}; {mend}")
 
 
 def _mend(files: Sequence[Path], root: Path) -> str:
