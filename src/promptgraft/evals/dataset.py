@@ -20,9 +20,7 @@ from promptgraft.evals.rows import (
     CaseFaults,
     Row,
     check_encoding,
-    json_rows,
     jsonl_rows,
-    yaml_rows,
 )
 from promptgraft.evals.types import Case
 from promptgraft.ground.content import in_words, named
@@ -44,14 +42,15 @@ from promptgraft.ground.strict.nodes import read_fault
 from promptgraft.ground.text import counted, listed
 
 
-def _tables() -> Mapping[str, Callable[..., Iterator[Any]]]:
-    from promptgraft.evals.tables import TABLES  # most programs read other files
+def _reader(kind: str) -> Callable[..., Iterator[Any]]:
+    if kind == "jsonl":
+        return jsonl_rows
+    from promptgraft.evals.tables import READERS  # most programs read JSONL only
 
-    return TABLES
+    return READERS[kind]
 
 
 FORMATS = ("jsonl", "json", "csv", "yaml", "parquet")
-_READERS = {"jsonl": jsonl_rows, "json": json_rows, "yaml": yaml_rows}
 REFUSE, DROP = "refuse", "drop"
 DUPLICATES = (REFUSE, DROP)
 """What is done with rows that repeat another one."""
@@ -90,12 +89,12 @@ def rows_of(
         for name, value in (("delimiter", delimiter), ("encoding", encoding)):
             if value is not None:
                 raise ConfigError(f"{name}: only CSV files have one, and {path} is {kind}")
-        return _READERS[kind](path, faults) if kind in _READERS else _tables()[kind](path, faults)
+        return _reader(kind)(path, faults)
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise ConfigError(f"delimiter: expected one character, found {shown(delimiter)}")
     if encoding is not None:
         check_encoding(encoding)
-    return _tables()["csv"](path, faults, delimiter=delimiter, encoding=encoding)
+    return _reader("csv")(path, faults, delimiter=delimiter, encoding=encoding)
 
 
 def file_and_case(path: str | Path) -> tuple[Path, str]:
@@ -269,7 +268,7 @@ class Dataset(Shown):
             what = f"the sets {listed(map(str, sets))}" if sets else "one mapping"
             raise ConfigError(f"cases: expected a list of cases, found {what}; {mend}")
         if is_frame(cases):
-            cases = _tables()["frame"](cases)
+            cases = _reader("frame")(cases)
         if not isinstance(cases, Iterable):
             raise ConfigError(f"cases: expected cases, mappings or a table, found {shown(cases)}")
         case_list = tuple(cases)

@@ -1,4 +1,4 @@
-"""Rows of JSON and YAML files, each with the number of its first line, and their faults."""
+"""Rows of JSONL files, each with the number of its first line, and faults of cases."""
 
 from __future__ import annotations
 
@@ -19,14 +19,10 @@ from promptgraft.ground.serde import (
     STRICT_JSON,
     Json,
     MismatchError,
-    did_you_mean,
     is_deeper,
     shown,
 )
-from promptgraft.ground.strict.kinds import snake_case
-from promptgraft.ground.strict.nodes import decoded, read_text, unreadable
-from promptgraft.ground.text import listed
-from promptgraft.ground.yaml_text import read_yaml
+from promptgraft.ground.strict.nodes import decoded, unreadable
 
 ENDINGS = {f".{kind}": kind for kind in ("jsonl", "json", "csv", "yaml", "parquet")}
 """The formats of files of cases, by ending."""
@@ -144,12 +140,8 @@ def in_one_line() -> CaseFaults:
 DEEPEST = 100
 """The maximum nesting of lists and objects in one case."""
 
-_LENIENT = json.JSONDecoder()
 _HALF = re.compile(r"[\ud800-\udfff]")
 _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
-_MOST_UNKNOWN = 20
-_OF_EVAL_SETS = {"conversation", "actualConversation", "actual_conversation"}
-_SET_KEYS = ("eval_set_id", "name", "description", "eval_cases", "creation_timestamp", "app_name")
 
 PAGE = "expected cases, found a web page; download the file itself"
 
@@ -209,11 +201,6 @@ def check_encoding(encoding: object) -> None:
         ) from None
 
 
-def is_cases(key: str) -> bool:
-    """Return whether a key of an EvalSet holds its cases."""
-    return snake_case(key) == "eval_cases"
-
-
 def unfit(value: Json) -> str:
     """Return why a value cannot be stored or sent; empty if it can."""
     if is_deeper(value, DEEPEST):
@@ -244,9 +231,9 @@ def jsonl_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
                 faults.add(1, PAGE)
                 return
             is_json = not isinstance(error, json.JSONDecodeError)
-            faults.add(number, f"{_explained_json(error)}{'' if is_json else mend}")
+            faults.add(number, f"{explained_json(error)}{'' if is_json else mend}")
         else:
-            if reason := _unfit(value, text):
+            if reason := unfit_in(value, text):
                 faults.add(number, reason)
             else:
                 yield Row(number, value)
@@ -263,20 +250,8 @@ def _is_document(path: Path, first: str) -> bool:
     return True
 
 
-def json_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
-    """Yield the cases of a JSON file: a list, an EvalSet, or one case of an EvalSet."""
-    text = read_text(path, faults.add)
-    if text is None or not text.strip():
-        return
-    scanner = _Scanner(text, faults)
-    try:
-        yield from scanner.document()
-    except (RecursionError, ValueError) as error:
-        at_line = error.lineno if isinstance(error, json.JSONDecodeError) else scanner.line()
-        faults.add(at_line, _explained_json(error))
-
-
-def _explained_json(error: RecursionError | ValueError) -> str:
+def explained_json(error: RecursionError | ValueError) -> str:
+    """Return what is wrong with a text that is not JSON, or not strict JSON."""
     if isinstance(error, json.JSONDecodeError):
         return f"not JSON: {error.msg} in column {error.colno}"
     if isinstance(error, RecursionError):
@@ -287,172 +262,9 @@ def _explained_json(error: RecursionError | ValueError) -> str:
     return f"expected integers of at most {sys.get_int_max_str_digits():,} digits"
 
 
-def _unfit(value: Json, text: str) -> str:
+def unfit_in(value: Json, text: str) -> str:
     """Return the same as :func:`unfit`, which is slow and is skipped for harmless texts."""
     # Decoded UTF-8 holds no surrogate, so that only an escape can make one.
     if text.count("[") + text.count("{") > DEEPEST or "\\ud" in text or "\\uD" in text:
         return unfit(value)
     return ""
-
-
-class _Scanner:
-    """Reads a JSON document case by case, and knows the line of each.
-
-    Unlike a parser of whole documents, it continues after an element that is at fault, so that
-    all faults are found at once.
-    """
-
-    def __init__(self, text: str, faults: CaseFaults) -> None:
-        self._text = text
-        self._faults = faults
-        self._at = 0
-        self._counted = 0
-        self._line = 1
-
-    def document(self) -> Iterator[Row]:
-        if self._next() == "[":
-            yield from self._items(in_eval_set=False)
-        elif self._next() == "{":
-            yield from self._members()
-        else:
-            self._faults.add(self.line(), "expected a list of cases or an EvalSet")
-            return
-        if self._next():
-            self._faults.add(
-                self.line(), "more than one JSON document; set `format: jsonl` if each is a line"
-            )
-
-    def line(self) -> int:
-        self._line += self._text.count("\n", self._counted, self._at)
-        self._counted = self._at
-        return self._line
-
-    def _items(self, *, in_eval_set: bool) -> Iterator[Row]:
-        self._take("[")
-        ended = self._next() == "]" and bool(self._take("]"))
-        while not ended:
-            self._next()
-            line = self.line()
-            for value in self._value(line):
-                yield Row(line, value, in_eval_set)
-            ended = self._take(",]") == "]"
-
-    def _members(self) -> Iterator[Row]:
-        start = self.line()
-        members: dict[str, Json] = {}
-        places: dict[str, int] = {}
-        self._take("{")
-        ended = self._next() == "}" and bool(self._take("}"))
-        while not ended:
-            self._next()
-            line = self.line()
-            if self._next() != '"':
-                raise json.JSONDecodeError("Expecting a key", self._text, self._at)
-            key, self._at = STRICT_JSON.raw_decode(self._text, self._at)
-            self._take(":")
-            if key in members:
-                self._faults.add(line, f"the key {key!r} occurs twice in one object")
-            if is_cases(key) and self._next() == "[":
-                yield from self._items(in_eval_set=True)
-                members[key] = None
-            else:
-                places[key] = self._at
-                members[key] = next(self._value(line), None)
-            ended = self._take(",}") == "}"
-        if key := _only_list(members):
-            # Once more, because each of its cases has a line.
-            end, self._at, self._counted, self._line = self._at, places[key], 0, 1
-            yield from self._items(in_eval_set=False)
-            self._at = end
-        else:
-            yield from eval_set_rows(members, start, self._faults)
-
-    def _value(self, line: int) -> Iterator[Json]:
-        self._next()
-        start = self._at
-        try:
-            value, self._at = STRICT_JSON.raw_decode(self._text, start)
-        except MismatchError as error:  # still valid JSON, so continue behind it
-            self._faults.add(line, str(error))
-            _, self._at = _LENIENT.raw_decode(self._text, start)
-            return
-        if reason := _unfit(value, self._text[start : self._at]):
-            self._faults.add(line, reason)
-        else:
-            yield value
-
-    def _next(self) -> str:
-        while self._text[self._at : self._at + 1] in {" ", "\t", "\r", "\n"}:
-            self._at += 1
-        return self._text[self._at : self._at + 1]
-
-    def _take(self, chars: str) -> str:
-        char = self._next()
-        if not char or char not in chars:
-            expected = " or ".join(f"'{char}'" for char in chars)
-            raise json.JSONDecodeError(f"Expecting {expected}", self._text, self._at)
-        self._at += 1
-        return char
-
-
-def eval_set_rows(found: dict[str, Json], line: int, faults: CaseFaults) -> Iterator[Row]:
-    """Check the object around the cases of an EvalSet, or yield it if it is a case itself."""
-    if any(is_cases(key) for key in found):
-        for key, value in found.items():
-            if is_cases(key) and value is not None and not isinstance(value, list):
-                faults.add(line, f"{key}: expected a list of cases, found {shown(value)}")
-        unknown = [key for key in found if snake_case(key) not in _SET_KEYS]
-        for key in unknown[:_MOST_UNKNOWN]:
-            meant = did_you_mean(snake_case(key), _SET_KEYS)
-            faults.add(line, f"unknown field {shown(key)} of an EvalSet{meant}")
-        if len(unknown) > _MOST_UNKNOWN:
-            more = len(unknown) - _MOST_UNKNOWN
-            faults.add(line, f"{more:,} more unknown fields of an EvalSet")
-    elif _OF_EVAL_SETS & found.keys():
-        yield Row(line, found, in_eval_set=True)
-    else:
-        keys = f"the keys {listed(list(found)[:_MOST_UNKNOWN])}" if found else "no keys"
-        what = f"expected a list of cases or an EvalSet, found an object with {keys}"
-        faults.add(line, f"{what}{_as_list(found)}")
-
-
-def _only_list(members: Mapping[str, Json]) -> str:
-    """Return the key of the only list of objects in an object that is nothing of an EvalSet."""
-    lists = [] if any(map(is_cases, members)) or _OF_EVAL_SETS & members.keys() else _lists(members)
-    return lists[0] if len(lists) == 1 else ""
-
-
-def _lists(members: Mapping[str, Json]) -> list[str]:
-    """Return the keys of lists of objects."""
-    lists = {key: value for key, value in members.items() if isinstance(value, list) and value[1:]}
-    return [key for key in lists if all(isinstance(item, dict) for item in lists[key])]
-
-
-def _as_list(members: Mapping[str, Json]) -> str:
-    """Return how the cases in an object become a list; empty if there are none in it."""
-    if lists := _lists(members):
-        return f"; write one of the lists {listed(lists)} alone"
-    if len(members) > 1 and all(isinstance(value, list | dict) for value in members.values()):
-        return "; write a list of rows, in pandas with `to_json(FILE, orient='records')`"
-    return ""
-
-
-def yaml_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
-    """Yield the cases of a YAML file: a list, an EvalSet, or one case of an EvalSet."""
-    text = read_text(path, faults.add)
-    if text is None or (document := read_yaml(text, faults.add)) is None:
-        return
-    value, lines = document.value, document.lines
-    if isinstance(value, list):
-        for at, case in enumerate(value):
-            yield Row(lines[at,], case)
-    elif isinstance(value, dict):
-        only = _only_list(value)
-        for key, member in value.items():
-            if (key == only or is_cases(key)) and isinstance(member, list):
-                for at, case in enumerate(member):
-                    yield Row(lines[key, at], case, in_eval_set=key != only)
-        if not only:
-            yield from eval_set_rows(value, lines[()], faults)
-    elif value is not None:
-        faults.add(lines[()], "expected a list of cases or an EvalSet")

@@ -1,4 +1,4 @@
-"""Rows of tables: of CSV files, and of Parquet files, which have a module of their own."""
+"""Rows of CSV files, and the readers of all other formats but JSONL."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+from promptgraft.evals.documents import json_rows, yaml_rows
 from promptgraft.evals.parquet import parquet_rows
 from promptgraft.evals.rows import PAGE, CaseFaults, Row, read_lines
 from promptgraft.ground.frame_rows import rows_of_frame
@@ -167,9 +168,11 @@ def _explained(error: str) -> str:
     return f"not CSV: {error}; {_TWICE}"
 
 
-TABLES: Mapping[str, Callable[..., Iterator[Any]]] = {
+READERS: Mapping[str, Callable[..., Iterator[Any]]] = {
     "csv": csv_rows,
+    "json": json_rows,
+    "yaml": yaml_rows,
     "parquet": parquet_rows,
     "frame": rows_of_frame,
 }
-"""What reads a file of each format, or a table in memory."""
+"""What reads a file of each format but JSONL, or a table in memory."""
