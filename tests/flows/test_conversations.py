@@ -12,7 +12,7 @@ import pytest
 from cli.console import Console
 from promptgraft import MarkdownSection, PromptTemplate, ScriptedAdapter
 from promptgraft.errors import ConfigError
-from promptgraft.evals.attempt import params_of_cases
+from promptgraft.evals.binding import params_of_cases
 from promptgraft.evals.types import Case, Message, Speaker, Turn, TurnAnswered
 from promptgraft.graphs import AsyncRun, Graph, Node, Run, Step, history, step, text
 from promptgraft.ground.serde import Json

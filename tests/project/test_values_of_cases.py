@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import promptgraft as pg
-from promptgraft.evals.attempt import params_of_cases
+from promptgraft.evals.binding import params_of_cases
 from promptgraft.ground.serde import Json
 from promptgraft.project import load_project
 from promptgraft.prompt.rendered import RenderedPrompt

@@ -9,7 +9,7 @@ import pytest
 
 from promptgraft import Case, MarkdownSection, Prompt, PromptTemplate
 from promptgraft.errors import BindingError, ConfigError, PromptDefinitionError
-from promptgraft.evals.attempt import params_of_cases
+from promptgraft.evals.binding import params_of_cases
 from promptgraft.overrides import InMemoryPromptOverridesStore
 
 

@@ -13,7 +13,7 @@ from promptgraft.cli.choosing import tried_options
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.cli.replaying import pack
 from promptgraft.errors import ConfigError
-from promptgraft.evals.attempt import params_of_cases
+from promptgraft.evals.binding import params_of_cases
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.text import visible, visible_line
 from promptgraft.project.describing import describe

@@ -21,7 +21,8 @@ from promptgraft.errors import (
     PermanentProviderError,
 )
 from promptgraft.evals import aggregate
-from promptgraft.evals.attempt import UNANSWERED, CaseAttempt, ParamsOf, attempted, params_of_cases
+from promptgraft.evals.attempt import UNANSWERED, CaseAttempt, attempted
+from promptgraft.evals.binding import ParamsOf, params_of_cases
 from promptgraft.evals.metrics.judging import check_asked, check_cases, check_metrics
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.content import kinds_of_files

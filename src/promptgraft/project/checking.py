@@ -30,7 +30,8 @@ from promptgraft.errors import (
     lasting_of,
 )
 from promptgraft.evals.alike import alike
-from promptgraft.evals.attempt import params_of_cases, plain_output
+from promptgraft.evals.attempt import plain_output
+from promptgraft.evals.binding import params_of_cases
 from promptgraft.evals.dataset import Splits
 from promptgraft.evals.evaluate import check_served
 from promptgraft.evals.metrics.base import asks_models, verdict_on

@@ -18,7 +18,7 @@ from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.agents.defaults import AGENTS_NS
 from promptgraft.errors import CallerError, ConfigError, DataFormatError, user_errors
 from promptgraft.evals.aggregate import Aggregation
-from promptgraft.evals.attempt import ParamsOf
+from promptgraft.evals.binding import ParamsOf
 from promptgraft.evals.dataset import Dataset, Splits, file_and_case, question_digest
 from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.functions import Judge, Python

@@ -15,7 +15,7 @@ from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.adapters.named import ModelConfig
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation, check_aggregation
-from promptgraft.evals.attempt import ParamsOf
+from promptgraft.evals.binding import ParamsOf
 from promptgraft.evals.dataset import Dataset, Splits
 from promptgraft.evals.types import Metric
 from promptgraft.ground.files import as_path

@@ -9,7 +9,7 @@ import attrs
 
 from promptgraft.algorithms import DEFAULT, algorithm
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.attempt import ParamsOf, params_of_cases
+from promptgraft.evals.binding import ParamsOf, params_of_cases
 from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.metrics.judging import check_cases
 from promptgraft.evals.rows import CaseFaults

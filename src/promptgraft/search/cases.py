@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from promptgraft.evals.aggregate import Aggregation
-from promptgraft.evals.attempt import ParamsOf
+from promptgraft.evals.binding import ParamsOf
 from promptgraft.evals.dataset import Splits
 from promptgraft.evals.types import Metric
 from promptgraft.prompt.template import Prompt

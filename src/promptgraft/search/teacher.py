@@ -9,7 +9,7 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity, check_adapter
 from promptgraft.errors import ConfigError
-from promptgraft.evals.attempt import ParamsOf
+from promptgraft.evals.binding import ParamsOf
 from promptgraft.ground.functions import function_identity
 from promptgraft.ground.serde import Json, digest, shown
 from promptgraft.prompt.template import Prompt

@@ -14,7 +14,8 @@ import attrs
 
 from promptgraft import errors
 from promptgraft.adapters.base import PromptResponse, ProviderAdapter, adapter_identity, evaluated
-from promptgraft.evals.attempt import answer_of, params_of_cases
+from promptgraft.evals.attempt import answer_of
+from promptgraft.evals.binding import params_of_cases
 from promptgraft.evals.metrics.judging import check_cases
 from promptgraft.evals.spending import Role, Spending, spent_from_json, spent_on, spent_to_json
 from promptgraft.evals.types import Case, TaughtCase

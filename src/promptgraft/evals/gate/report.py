@@ -11,7 +11,8 @@ import attrs
 
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity
 from promptgraft.evals.aggregate import Aggregation, CaseOutcome, CaseStatus, metrics_identity
-from promptgraft.evals.attempt import UNUSABLE, CaseAttempt, ParamsOf
+from promptgraft.evals.attempt import UNUSABLE, CaseAttempt
+from promptgraft.evals.binding import ParamsOf
 from promptgraft.evals.causes import constant_metrics, silent_metrics, unusable
 from promptgraft.evals.dataset import cases_digest
 from promptgraft.evals.evaluate import Evaluation, evaluate
