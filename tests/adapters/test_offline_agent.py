@@ -263,9 +263,7 @@ def asked(
         neighbours=(),
         schema="Tool `look`: Looks.\ninput: {}\noutput: {}\n\nTool `visit`: Visits.",
     )
-    params = reflection_params(
-        description, records, problem="no" if previous else "", previous=previous
-    )
+    params = reflection_params(description, records, refused=("no" if previous else "", previous))
     return Prompt(META_PROMPTS[meta]).bind(params)
 
 
@@ -367,7 +365,7 @@ def test_without_tools_a_worked_example_shows_the_answer_that_was_expected() -> 
             tool_trace_repr="",
             feedback=RolloutFeedback(score=0.0, feedback=feedback),
         )
-        params = reflection_params(description, [record], problem="", previous="")
+        params = reflection_params(description, [record])
         return reply(Prompt(META_PROMPTS[MetaPrompt.GENERATION]).bind(params))
 
     expected = 'error: expected "KeyError", found ""'

@@ -74,7 +74,7 @@ def reflect(
     adapter: OfflineAdapter | None = None,
 ) -> str:
     params = reflection_params(
-        description, records, problem="too long" if previous else "", previous=previous
+        description, records, refused=("too long" if previous else "", previous)
     )
     prompt = Prompt(REFLECT_ON_SECTION).bind(params)
     response = (adapter or OfflineAdapter()).evaluate(prompt, session=Session())

@@ -264,7 +264,7 @@ def minibatches(
         training_rollouts=training_rollouts,
     )
     while True:
-        yield drawing.draw(candidate(0), size)[0]
+        yield drawing.draw(candidate(0), ())[0]
 
 
 @given(seed=st.integers(0, 2**32), size=st.integers(1, 9))
@@ -294,15 +294,18 @@ def test_minibatches_grow_as_the_parent_gets_better(
         reuses=True,
         training_rollouts=TrainingRollouts(Scorer({}, perfect_score=0.9)),
     )
-    drawn = drawing.size_for(scores)
-    assert size <= drawn <= min(growth * size, count)
+
+    def drawn(scores: Sequence[float | None]) -> int:
+        return len(drawing.draw(candidate(0), scores)[0])
+
+    usual = drawn(scores)
+    assert size <= usual <= min(growth * size, count)
     if any(score is not None for score in scores):
-        assert drawing.size_for([*scores, 1.0]) >= drawn >= drawing.size_for([*scores, 0.0])
+        assert drawn([*scores, 1.0]) >= usual >= drawn([*scores, 0.0])
     else:
-        assert drawn == size
-    assert drawing.size_for([0.0] * 30) == size
-    assert drawing.size_for([0.9] * 60) == min(growth * size, count)
-    assert len(drawing.draw(candidate(0), drawn)[0]) == drawn
+        assert usual == size
+    assert drawn([0.0] * 30) == size
+    assert drawn([0.9] * 60) == min(growth * size, count)
 
 
 def test_minibatches_reach_every_example() -> None:

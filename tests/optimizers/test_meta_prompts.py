@@ -26,6 +26,7 @@ from promptgraft.ground.text import fenced
 from promptgraft.prompt import Prompt, PromptTemplate, RenderedPrompt
 from promptgraft.search import meta_prompt
 from promptgraft.search.reflection import question_on, reflection_params
+from promptgraft.targets.evidence import Evidence
 from promptgraft.targets.formatting import in_one_line
 from promptgraft.targets.part_questions import REFLECT_ON_SECTION, ReflectionParams
 from promptgraft.targets.replies import (
@@ -127,7 +128,7 @@ def test_hostile_texts_are_shown_as_they_are_and_change_nothing_around_them(seed
     )
     previous = text()
     rendered = question(
-        reflection_params(module, [record, record], problem="it was empty", previous=previous)
+        reflection_params(module, [record, record], refused=("it was empty", previous))
     )
     feedback = record.feedback
     assert feedback is not None
@@ -135,9 +136,7 @@ def test_hostile_texts_are_shown_as_they_are_and_change_nothing_around_them(seed
     shown.append(feedback.eval_trace or "")
     expected = [module.text, module.neighbours[0][1], module.output, *shown, *shown, previous]
     assert blocks(rendered.text) == expected
-    harmless = question(
-        reflection_params(MODULE, [RECORD, RECORD], problem="it was empty", previous="p")
-    )
+    harmless = question(reflection_params(MODULE, [RECORD, RECORD], refused=("it was empty", "p")))
     assert outside(rendered.text) == outside(harmless.text)
 
 
@@ -191,9 +190,8 @@ def asked(texts: Iterator[str], template: PromptTemplate[object]) -> RenderedPro
     params = reflection_params(
         module,
         [record, rolled_out(texts)],
-        earlier={record.example_id: [rolled_out(texts)]},
-        problem=next(texts),
-        previous=next(texts),
+        evidence=Evidence(earlier={record.example_id: [rolled_out(texts)]}),
+        refused=(next(texts), next(texts)),
     )
     return Prompt(template).bind(bound_for(template, params, texts)).render()
 
@@ -238,14 +236,14 @@ def test_a_question_is_bounded_whatever_a_description_says(
     endless = itertools.repeat("# `` " * 100_000)
     # The present text is bounded by the target, and what a rollout shows when it is recorded.
     module = attrs.evolve(described(endless, template.key), text="Be brief.")
-    params = reflection_params(module, [RECORD], problem=next(endless), previous=next(endless))
+    params = reflection_params(module, [RECORD], refused=(next(endless), next(endless)))
     shown = bound_for(template, params, endless)
     assert len(Prompt(template).bind(shown).render().text) < 7 * 60_000
 
 
 def test_every_field_of_the_question_is_shown() -> None:
     text = question(
-        reflection_params(MODULE, [RECORD], problem="it lost $tone", previous="Be brief.")
+        reflection_params(MODULE, [RECORD], refused=("it lost $tone", "Be brief."))
     ).text
     for part in (
         "The part is: section rules\n\n```\nBe brief, $tone.\n```",
@@ -316,7 +314,7 @@ def test_a_fence_grows_with_the_text(length: int) -> None:
 def test_a_refused_reply_comes_back_within_a_limit() -> None:
     """Not longer than a usable one may be, with its fence and some words around it."""
     reply = "```instruction\n" + "abcdefg\n" * 50_000 + "the end\n```"
-    rendered = question(reflection_params(MODULE, [RECORD], problem="x" * 9_000, previous=reply))
+    rendered = question(reflection_params(MODULE, [RECORD], refused=("x" * 9_000, reply)))
     shown = section(rendered, ("problem",)).text
     assert len(shown) < MODULE.max_chars + 1_000 + 2_000 + 200
     previous = blocks(rendered.text)[-1]
@@ -327,7 +325,7 @@ def test_a_refused_reply_comes_back_within_a_limit() -> None:
     assert outside(rendered.text)[-1] == outside(question(reflection_params(MODULE, [])).text)[-1]
 
     usable = fenced("y" * MODULE.max_chars)
-    rendered = question(reflection_params(MODULE, [RECORD], problem="odd", previous=usable))
+    rendered = question(reflection_params(MODULE, [RECORD], refused=("odd", usable)))
     assert blocks(rendered.text)[-1] == usable
 
 

@@ -60,7 +60,7 @@ def test_a_step_can_be_followed() -> None:
     # One after the other: what the first search has parsed, the second one does not parse again.
     bounds = {
         "published": (PAPER, (21, 142), (59, 358)),
-        "default": (DEFAULT, (30, 207), (69, 426)),
+        "default": (DEFAULT, (30, 207), (69, 425)),
     }
     for name, (settings, of_search, of_all) in bounds.items():
         every = longest_step(settings)

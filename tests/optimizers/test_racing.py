@@ -351,7 +351,7 @@ def drawing(size: int, data: Sequence[GepaExample], failed: Sequence[GepaExample
 def test_minibatches_take_what_failed_and_go_through_all_the_others() -> None:
     data = examples(20)
     batches = drawing(4, data, data[:3])
-    drawn = [batches.draw(BASELINE, 4)[0] for _ in range(40)]
+    drawn = [batches.draw(BASELINE, ())[0] for _ in range(40)]
     for batch in drawn:
         assert len({example.id for example in batch}) == 4
     counts = Counter(example.id for batch in drawn for example in batch)
@@ -365,7 +365,7 @@ def test_a_small_data_set_fills_every_minibatch() -> None:
     data = examples(2)
     batches = drawing(2, data, data)
     for _ in range(10):
-        assert {example.id for example in batches.draw(BASELINE, 2)[0]} == {"e0", "e1"}
+        assert {example.id for example in batches.draw(BASELINE, ())[0]} == {"e0", "e1"}
 
 
 def record(feedback: str, trace: str = "") -> RolloutRecord:

@@ -33,6 +33,8 @@ from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Prompt
 from promptgraft.runtime import Session
 from promptgraft.search import RejectionReason
+from promptgraft.search.reflection import NOT_REFUSED
+from promptgraft.targets.evidence import Evidence
 from promptgraft.targets.types import ModuleDescription, RolloutFeedback, RolloutRecord
 
 ALL = {"whole_prompt": 1.0}
@@ -274,7 +276,12 @@ def test_resumed_side_by_side_and_overlapping_it_is_the_same_run(
 def asked(those: list[ModuleDescription], *records: RolloutRecord) -> Rendered:
     questions = {key: Prompt(template) for key, template in META_PROMPTS.items()}
     question = question_on_all(
-        "step/1/reflect/0", those, records, meta_prompts=questions, earlier={}
+        "step/1/reflect/0",
+        those,
+        records,
+        meta_prompts=questions,
+        evidence=Evidence(),
+        refused=NOT_REFUSED,
     )
     return question.prompt.render()
 
@@ -305,7 +312,12 @@ def test_hostile_texts_are_shown_as_they_are(seed: int) -> None:
 def offline(those: list[ModuleDescription], record: RolloutRecord) -> tuple[str, list[Any]]:
     questions = {key: Prompt(template) for key, template in META_PROMPTS.items()}
     question = question_on_all(
-        "step/1/reflect/0", those, [record], meta_prompts=questions, earlier={}
+        "step/1/reflect/0",
+        those,
+        [record],
+        meta_prompts=questions,
+        evidence=Evidence(),
+        refused=NOT_REFUSED,
     )
     said = OfflineAdapter().evaluate(question.prompt, session=Session()).text
     return said, json.loads("\n".join(said.split("```json\n")[1].split("\n")[:-1]))["edits"]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self, TypeAlias
 
 import attrs
@@ -13,7 +12,6 @@ from promptgraft.adapters.abilities import sees_images
 from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.content import Image, files_in, names_in
-from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, digest_json, parse_json
 from promptgraft.ground.text import clip, counted, fenced
 from promptgraft.prompt.template import Prompt
@@ -45,20 +43,15 @@ Refusal: TypeAlias = tuple[str, str]
 NOT_REFUSED: Refusal = ("", "")
 """At the first attempt."""
 
-_NONE: Mapping[str, Sequence[RolloutRecord]] = FrozenMap()
-_NO_OBJECTIVES: Mapping[str, str] = FrozenMap()
+_NO_EVIDENCE = Evidence()
 
 
 def reflection_params(
     description: ModuleDescription,
     records: Sequence[RolloutRecord],
     *,
-    earlier: Mapping[str, Sequence[RolloutRecord]] = _NONE,
-    objectives: Mapping[str, str] = _NO_OBJECTIVES,
-    problem: str = "",
-    previous: str = "",
-    evidence: Evidence | None = None,
-    unseen: Collection[str] = (),
+    evidence: Evidence = _NO_EVIDENCE,
+    refused: Refusal = NOT_REFUSED,
     for_digest: bool = False,
 ) -> ReflectionParams:
     """Return the parameters of the meta-prompt for one module and its rollouts.
@@ -66,15 +59,11 @@ def reflection_params(
     Args:
         description: the module.
         records: its rollouts; unscored ones are left out.
-        earlier: better answers to the same examples, by example id.
-        objectives: what the weighted scores are made of, by example id.
-        problem: why the previous reply could not be used; empty if there is none.
-        previous: that reply.
-        evidence: what the question shows in short; None for nothing.
-        unseen: names of the parts that the model was not shown in any rollout.
+        evidence: what else the question shows.
+        refused: why the previous reply could not be used, and that reply.
         for_digest: with steps and expected answers as journals have digested them.
     """
-    in_short = evidence or Evidence()
+    problem, previous = refused
     is_long = len(description.text) >= LONG_CHARS and not description.as_json
     untold = "" if description.is_new else "It has no text yet."
     place = "It is added to this section:\n\n" if description.is_new and not for_digest else ""
@@ -87,21 +76,18 @@ def reflection_params(
         siblings="\n\n".join(map(fenced_part, description.siblings)),
         output=fenced_part(description.output if answers is None else answers),
         neighbours="\n\n".join(
-            f"{in_one_line(name)}{', which the model was not shown' if name in unseen else ''}:\n\n"
+            f"{in_one_line(name)}"
+            f"{', which the model was not shown' if name in evidence.unseen else ''}:\n\n"
             f"{fenced_part(text)}"
             for name, text in description.neighbours
         ),
         examples=examples_of(
-            records,
-            {description.name: "this part"},
-            earlier=earlier,
-            objectives=objectives,
-            for_digest=for_digest,
+            records, {description.name: "this part"}, evidence, for_digest=for_digest
         ),
         edits=HOW_TO_EDIT if is_long else "",
-        more=in_short.failures,
-        kept=in_short.kept,
-        tried=in_short.tried,
+        more=evidence.failures,
+        kept=evidence.kept,
+        tried=evidence.tried,
         problem=in_one_line(problem, _MAX_PROBLEM_CHARS),
         previous=fenced(clip(previous, description.max_chars + _WRAPPING)) if previous else "",
     )
@@ -128,9 +114,8 @@ def limits_of(description: ModuleDescription) -> str:
 def examples_of(
     records: Sequence[RolloutRecord],
     parts: Mapping[str, str],
+    evidence: Evidence,
     *,
-    earlier: Mapping[str, Sequence[RolloutRecord]],
-    objectives: Mapping[str, str],
     for_digest: bool = False,
 ) -> str:
     """Return scored rollouts as a question shows them, which refers to ``parts`` by their names.
@@ -142,8 +127,8 @@ def examples_of(
         if (feedback := record.feedback) is None:
             continue
         texts += [f"### Example {in_one_line(record.example_id)}", f"**Score:** {feedback.score:g}"]
-        if record.example_id in objectives:
-            texts.append(f"**Objectives:** {objectives[record.example_id]}")
+        if record.example_id in evidence.objectives:
+            texts.append(f"**Objectives:** {evidence.objectives[record.example_id]}")
         texts.append(f"**Input:**\n\n{fenced(record.inputs_repr)}")
         texts.append(f"**Output:**\n\n{fenced(record.output_repr)}")
         if record.tool_trace_repr:
@@ -159,7 +144,7 @@ def examples_of(
         texts += [
             f"**A better answer of another version** (score {better.score:g}):\n\n"
             f"{fenced(better.output_repr)}"
-            for better in earlier.get(record.example_id, ())
+            for better in evidence.earlier.get(record.example_id, ())
         ]
     return "\n\n".join(texts)
 
@@ -252,36 +237,29 @@ def question_on(
     records: Sequence[RolloutRecord],
     *,
     meta_prompts: MetaPrompts,
-    earlier: Mapping[str, Sequence[RolloutRecord]] = _NONE,
-    objectives: Mapping[str, str] = _NO_OBJECTIVES,
+    evidence: Evidence = _NO_EVIDENCE,
     refused: Refusal = NOT_REFUSED,
-    evidence: Evidence | None = None,
-    unseen: Collection[str] = (),
 ) -> Question:
     """Return the question that asks for a new text of a module, by its ``position`` in the run.
 
-    ``meta_prompts`` are by key, ``refused`` is the previous reply and why it could not be used; the
-    other arguments are those of :func:`reflection_params`.
+    ``meta_prompts`` are by key; the other arguments are those of :func:`reflection_params`.
     """
-    problem, previous = refused
     key = description.meta_prompt
-    plain = partial(
-        reflection_params,
-        records=records,
-        earlier=earlier,
-        problem=problem,
-        previous=previous,
-        evidence=evidence,
-    )
     # The fingerprint covers the meta-prompts, so the digest needs no rendering during a replay. It
     # also covers what answers and objectives follow from, and all steps: journals that were written
     # before they were shown stay valid.
-    content = question_digest(key, plain(description, for_digest=True))
-    params = plain(description, objectives=objectives, unseen=unseen)
+    digested = reflection_params(
+        description,
+        records,
+        evidence=attrs.evolve(evidence, objectives={}, unseen=()),
+        refused=refused,
+        for_digest=True,
+    )
+    params = reflection_params(description, records, evidence=evidence, refused=refused)
     return Question(
         position=position,
         prompt=meta_prompts[key].bind(params),
-        digest=content,
+        digest=question_digest(key, digested),
         records=records,
     )
 

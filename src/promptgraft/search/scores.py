@@ -236,7 +236,6 @@ class Scorer:
         perfect_score: the highest weighted mean that an answer can have.
 
     Attributes:
-        is_plain: whether scores have no weights, and 1 is the highest.
         perfect: the score at which there is nothing left to learn.
     """
 
@@ -248,7 +247,6 @@ class Scorer:
         perfect_score: float = math.inf,
     ) -> None:
         self._weights = dict(weights)
-        self.is_plain: bool = not weights and perfect_score in (1, math.inf)
         self.perfect = perfect_score
         self._amounts = AMOUNTS.keys() & {*weights, *also}
         self._usual: dict[str, float] = {}
@@ -299,10 +297,13 @@ class Scorer:
         return self._weighted(record, self.objectives(record) or {}, self._weights)
 
     def told(self, records: Iterable[RolloutRecord]) -> dict[str, str]:
-        """Return what each score is made of, and the highest, in one line by example id."""
+        """Return what each score is made of, and the highest, in one line by example id.
+
+        Scores without weights of which 1 is the highest need no words.
+        """
         most = "" if self.perfect in (1, math.inf) else f"the highest score is {self.perfect:g}"
         if not self._weights:
-            return {record.example_id: most for record in records}
+            return {record.example_id: most for record in records} if most else {}
         lines: dict[str, str] = {}
         for record in records:
             scores = self.objectives(record) or {}

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
+from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.text import common_beginning, counted, folded_words, listed
 from promptgraft.targets.formatting import in_one_line
 from promptgraft.targets.types import Candidate, RolloutRecord
@@ -38,17 +39,23 @@ _MOST_IDS = 5  # examples that a sentence names
 
 @attrs.frozen(kw_only=True)
 class Evidence:
-    """Rollouts that a question shows in short.
+    """What a question shows besides the rollouts of its minibatch.
 
     Attributes:
         failures: further failures, one a line; empty if there are none.
         kept: right answers near the failures, one a line; empty if there are none.
         tried: what was tried on the failures; empty if nothing was.
+        earlier: better answers to the examples of the minibatch, by example id.
+        objectives: what the weighted scores of the minibatch are made of, by example id.
+        unseen: names of the parts that the model was not shown in any of its rollouts.
     """
 
     failures: str = ""
     kept: str = ""
     tried: str = ""
+    earlier: Mapping[str, Sequence[RolloutRecord]] = attrs.field(factory=FrozenMap)
+    objectives: Mapping[str, str] = attrs.field(factory=FrozenMap)
+    unseen: Collection[str] = ()
 
     @classmethod
     def of(
@@ -58,10 +65,10 @@ class Evidence:
         right: Sequence[RolloutRecord],
         labels: Mapping[str, str],
     ) -> Evidence:
-        """Return what a question shows in short.
+        """Return further failures, and right answers near them.
 
         Args:
-            shown: the failures that it shows in full.
+            shown: the failures that the question shows in full.
             failures: the others.
             right: the right answers.
             labels: the right answers by example id, where they are labels.

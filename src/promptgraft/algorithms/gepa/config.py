@@ -53,7 +53,7 @@ class GepaConfig(GepaSettings):
         count = self.largest_batch if sizes.refused else self.batch_size
         rendered_prompts = (
             all_questions[module.meta_prompt].bind(
-                reflection_params(module, [record] * count, problem=refused, previous=refused)
+                reflection_params(module, [record] * count, refused=(refused, refused))
             )
             for module in described
         )

@@ -69,11 +69,9 @@ class Draft:
         attempt: the attempt that it belongs to.
         parts: the parts that may be changed: one, or several if the model is to choose.
         records: the rollouts that it shows.
-        evidence: what it shows in short; None for a question that shows a minibatch alone.
+        evidence: what else it shows; what is known of the rollouts is added.
+        shows_all: whether it shows all that is known, so that to ask again would change nothing.
         number: distinguishes the questions of an attempt.
-        earlier: better answers to the same examples, by example id.
-        objectives: what the weighted scores are made of, by example id.
-        unseen: names of the parts that the model was not shown in any of the rollouts.
         changes: the changes with usable texts, each grafted onto the one before it.
         refusals: the refused replies, with the reasons.
         has_failed: whether there is no reply that could be repaired.
@@ -84,11 +82,9 @@ class Draft:
     attempt: Attempt
     parts: tuple[Part, ...]
     records: Sequence[RolloutRecord]
-    evidence: Evidence | None = None
+    evidence: Evidence = attrs.field(factory=Evidence)
+    shows_all: bool = False
     number: int = 0
-    earlier: Mapping[str, Sequence[RolloutRecord]] = attrs.field(factory=dict, init=False)
-    objectives: Mapping[str, str] = attrs.field(factory=dict, init=False)
-    unseen: frozenset[str] = attrs.field(default=frozenset(), init=False)
     changes: Changes = ()
     refusals: list[tuple[InvalidProposalError, str]] = attrs.field(factory=list)
     has_failed: bool = False
@@ -98,14 +94,14 @@ class Draft:
         scorer = self.reflector.kit.scorer
         # Steps do not name a part that is still to be added.
         self.records = passing(self.records, [part for part, _ in self.parts]) or self.records
-        if self.records:
-            self.unseen = frozenset.intersection(
-                *(frozenset(record.hidden) for record in self.records)
-            )
-        if self.attempt.earlier:
-            self.earlier = better_answers(self.attempt.earlier, self.records, scorer)
-        if not scorer.is_plain:
-            self.objectives = scorer.told(self.records)
+        hidden = [frozenset(record.hidden) for record in self.records]
+        earlier = self.attempt.earlier
+        self.evidence = attrs.evolve(
+            self.evidence,
+            earlier=better_answers(earlier, self.records, scorer) if earlier else {},
+            objectives=scorer.told(self.records),
+            unseen=frozenset.intersection(*hidden) if hidden else (),
+        )
 
     @property
     def name(self) -> str:
@@ -133,11 +129,8 @@ class Draft:
             description,
             self.records,
             meta_prompts=self.reflector.meta_prompts,
-            earlier=self.earlier,
-            objectives=self.objectives,
-            refused=self.refused,
             evidence=self.evidence,
-            unseen=self.unseen,
+            refused=self.refused,
         )
 
     def read(self, reply: Reply) -> None:
@@ -149,7 +142,7 @@ class Draft:
             self.refusals.append((error, reply.text))
             # Who was shown all that is known and changes nothing would only repeat that.
             is_unchanged = error.reason is RejectionReason.UNCHANGED
-            self.has_failed = bool(reply.fault) or (is_unchanged and self.evidence is not None)
+            self.has_failed = bool(reply.fault) or (is_unchanged and self.shows_all)
 
     def take(self, reply: Reply) -> None:
         """Set the changes that a reply makes.

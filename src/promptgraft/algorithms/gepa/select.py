@@ -241,20 +241,24 @@ class Minibatches:
     def __attrs_post_init__(self) -> None:
         self._random = random.Random(f"{self._seed}/minibatches")
 
-    def size_for(self, scores: Iterable[Score]) -> int:
-        """Return the size for a parent with these validation scores: more, the better it is."""
-        scored = [score for score in scores if score is not None]
-        # As if one more example had failed and one had not: a few scores tell little.
-        failed = sum(score < self._training_rollouts.scorer.perfect for score in scored)
-        failing = (1 + failed) / (len(scored) + 2)
-        most = min(self._growth * self.size, len(self._examples))
-        return min(most, max(self.size, round(self.size / failing))) if scored else self.size
-
-    def draw(self, candidate: Candidate, size: int) -> tuple[tuple[GepaExample, ...], RolloutsById]:
+    def draw(
+        self, candidate: Candidate, scores: Iterable[Score]
+    ) -> tuple[tuple[GepaExample, ...], RolloutsById]:
         """Return a minibatch, and the parent's rollouts on it that are reused.
 
         The last example of a minibatch is always evaluated anew.
+
+        Args:
+            candidate: the parent.
+            scores: its validation scores; the higher they are, the more examples are drawn.
         """
+        size, scored = self.size, [score for score in scores if score is not None]
+        if scored:
+            # As if one more example had failed and one had not: a few scores tell little.
+            failed = sum(score < self._training_rollouts.scorer.perfect for score in scored)
+            failing = (1 + failed) / (len(scored) + 2)
+            most = min(self._growth * self.size, len(self._examples))
+            size = min(most, max(self.size, round(self.size / failing)))
         if self._choice == "random":
             names = self._random.sample(list(self._examples), size)
         else:

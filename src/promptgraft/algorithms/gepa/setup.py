@@ -112,8 +112,8 @@ class Parts(Tools):
             if attempt.minibatch:
                 attempt.reused = self.minibatches.reusable(attempt.candidate, attempt.minibatch)
             else:
-                size = self.minibatches.size_for(scores)
-                attempt.minibatch, attempt.reused = self.minibatches.draw(attempt.candidate, size)
+                drawn = self.minibatches.draw(attempt.candidate, scores)
+                attempt.minibatch, attempt.reused = drawn
             # An addition that tries few examples may use the rest of a usual trial on its own.
             size = max(len(attempt.minibatch), self.minibatches.size)
             attempt.largest = most_rollouts(self.comparer.policy, size) - len(attempt.reused)

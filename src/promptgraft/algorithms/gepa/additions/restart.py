@@ -69,7 +69,12 @@ class Restart(Addition):
         room = max(0, MOST_FAILURES - len(ids))
         records = (*attempt.records, *further[:room])
         draft = Draft(
-            reflector=reflector, attempt=attempt, parts=(part,), records=records, evidence=_ANEW
+            reflector=reflector,
+            attempt=attempt,
+            parts=(part,),
+            records=records,
+            evidence=_ANEW,
+            shows_all=True,
         )
         yield from reflector.ask(attempt, [draft])
         return tuple(attrs.evolve(change, before=described) for change in draft.changes)

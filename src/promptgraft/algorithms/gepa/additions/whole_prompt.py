@@ -7,7 +7,7 @@ there is a single instruction, the question is about that one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import ClassVar, TypeVar
@@ -19,13 +19,11 @@ from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
 from promptgraft.algorithms.gepa.prompts import WHOLE, WholeParams
 from promptgraft.algorithms.gepa.reflect import TRIED, Draft
 from promptgraft.algorithms.gepa.select import Draws
-from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import digest
 from promptgraft.ground.strict.checks import SHARE
 from promptgraft.ground.text import counted, fenced, listed
 from promptgraft.search.asks import Asking, Question, Records, Reply
 from promptgraft.search.reflection import (
-    NOT_REFUSED,
     MetaPrompts,
     Refusal,
     examples_of,
@@ -120,7 +118,12 @@ class WholePrompt(Addition):
         all_records = passing((*attempt.records, *rollouts), modules)
         evidence = self._evidence(records, all_records, history)
         draft = kind(
-            reflector=reflector, attempt=attempt, parts=parts, records=records, evidence=evidence
+            reflector=reflector,
+            attempt=attempt,
+            parts=parts,
+            records=records,
+            evidence=evidence,
+            shows_all=True,
         )
         yield from reflector.ask(attempt, [draft])
         # The edits that were kept beside a bad one may have been tried without it.
@@ -186,11 +189,8 @@ class WholeDraft(Draft):
             [description for _, description in self.parts],
             self.records,
             meta_prompts=self.reflector.meta_prompts,
-            earlier=self.earlier,
-            objectives=self.objectives,
-            refused=self.refused,
             evidence=self.evidence,
-            unseen=self.unseen,
+            refused=self.refused,
         )
 
     def take(self, reply: Reply) -> None:
@@ -263,11 +263,8 @@ def question_on_all(
     records: Sequence[RolloutRecord],
     *,
     meta_prompts: MetaPrompts,
-    earlier: Mapping[str, Sequence[RolloutRecord]],
-    objectives: Mapping[str, str] = FrozenMap(),
-    refused: Refusal = NOT_REFUSED,
-    evidence: Evidence | None = None,
-    unseen: Collection[str] = (),
+    evidence: Evidence,
+    refused: Refusal,
 ) -> Question:
     """Return the question that asks for new texts of the parts that are at fault.
 
@@ -276,16 +273,13 @@ def question_on_all(
     """
     marks = {part.name: mark for mark, part in _marked(parts)}
     prompts = {prompt_of(part.name) for part in parts}
-    problem, previous = refused
     whole = attrs.evolve(
         parts[0],
         neighbours=[(name, _summary(text)) for name, text in beside(parts)],
         siblings=(),
         max_chars=_PREVIOUS_CHARS,
     )
-    plain = reflection_params(
-        whole, (), problem=problem, previous=previous, evidence=evidence, unseen=unseen
-    )
+    plain = reflection_params(whole, (), evidence=evidence, refused=refused)
     names = [_opening(mark, part.name) for mark, part in _marked(parts)]
     is_long = any(len(part.text) >= LONG_CHARS and not part.as_json for part in parts)
     of_all = {
@@ -294,7 +288,7 @@ def question_on_all(
         "output": _outputs(parts),
         "limits": "",
         "schema": "",
-        "examples": examples_of(records, marks, earlier=earlier, objectives=objectives),
+        "examples": examples_of(records, marks, evidence),
         "edits": HOW_TO_EDIT if is_long else "",
         "first": names[0],
         "second": names[-1],
@@ -303,7 +297,7 @@ def question_on_all(
     # Of what the question is about, not of its words: journals outlive another wording.
     texts = {part.name: part.text for part in parts}
     answers = [[record.example_id, record.output_repr] for record in records]
-    content = digest([WHOLE.key, texts, answers, previous])
+    content = digest([WHOLE.key, texts, answers, refused[1]])
     return Question(
         position=position,
         prompt=meta_prompts[WHOLE.key].bind(params),
