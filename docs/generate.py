@@ -364,6 +364,9 @@ def _summary(value: object) -> str:
     own = inspect.isclass(value) or inspect.isfunction(value) or isinstance(value, ModuleType)
     if isinstance(value, (str, int, float)):
         return f"`{value}`"
+    if get_origin(value) is Callable:
+        signature = re.sub(r"'|\b(?:\w+\.)+(?=\w)", "", str(value))
+        return _line(f"A function of the form `{signature}`.")
     text = (inspect.getdoc(value) or "") if own else f"A value of `{type(value).__name__}`."
     return _line(text.split("\n\n")[0])
 

@@ -78,14 +78,19 @@ def homes_in(package: str) -> dict[str, str]:
 
 
 SPECIFIED = """
-Deadline EventBus GepaConfig GepaExample GepaOptimizer GepaResult InMemoryPromptOverridesStore
-LocalPromptOverridesStore MarkdownSection OptimizationContext OverlayPromptOverridesStore
-PersistenceScope Prompt PromptEvaluationError PromptExecuted PromptOverride PromptResponse
-PromptTemplate ProviderAdapter RolloutFeedback SectionOverride SectionVisibility Session TaskExample
-TaskExamplesSection TaskStep Tool ToolExample ToolExampleTarget ToolInvoked
-default_example_formatter default_trace_formatter hash_task_example hash_tool_example
+BasePromptOptimizer Candidate Deadline EventBus ExampleFormatter FeedbackFn GeneratedTaskExample
+GepaConfig GepaExample GepaExampleGenerated GepaMutationAccepted GepaMutationProposed
+GepaMutationRejected GepaOptimizationCompleted GepaOptimizationStarted GepaOptimizer GepaResult
+GepaRolloutCompleted InMemoryPromptOverridesStore LocalPromptOverridesStore MarkdownSection
+OptimizationContext OverlayPromptOverridesStore PersistenceScope Prompt PromptDescriptor
+PromptEvaluationError PromptExecuted PromptLike PromptOverride PromptOverridesStore PromptResponse
+PromptTemplate ProviderAdapter RolloutFeedback RolloutRecord SectionOverride SectionVisibility
+Session SessionProtocol TaskExample TaskExampleOverride TaskExamplesSection TaskStep
+TaskStepOverride Tool ToolExample ToolExampleOverride ToolExampleTarget ToolInvoked ToolOverride
+TraceFormatter default_example_formatter default_trace_formatter hash_task_example
+hash_tool_example
 """
-"""The names that the specification of GepaOptimizer imports from the package."""
+"""The names that the specification of GepaOptimizer uses."""
 LAZY = [package for package in PACKAGES if "__getattr__" in vars(import_(package))]
 
 

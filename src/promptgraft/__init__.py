@@ -37,9 +37,20 @@ if TYPE_CHECKING:
     from promptgraft.algorithms.gepa import (
         Full as Full,
         GepaConfig,
+        Candidate as Candidate,
+        ExampleFormatter as ExampleFormatter,
+        FeedbackFn as FeedbackFn,
+        GeneratedTaskExample as GeneratedTaskExample,
         GepaExample,
+        GepaExampleGenerated as GepaExampleGenerated,
+        GepaMutationAccepted as GepaMutationAccepted,
+        GepaMutationProposed as GepaMutationProposed,
+        GepaMutationRejected as GepaMutationRejected,
+        GepaOptimizationCompleted as GepaOptimizationCompleted,
+        GepaOptimizationStarted as GepaOptimizationStarted,
         GepaOptimizer,
         GepaResult as GepaResult,
+        GepaRolloutCompleted as GepaRolloutCompleted,
         MinGain as MinGain,
         Paired as Paired,
         Racing as Racing,
@@ -48,6 +59,7 @@ if TYPE_CHECKING:
         Strategy as Strategy,
         Strict as Strict,
         ToolExampleTarget as ToolExampleTarget,
+        TraceFormatter as TraceFormatter,
     )
     from promptgraft.algorithms.gradient import (
         GradientConfig,
@@ -66,8 +78,15 @@ if TYPE_CHECKING:
         InMemoryPromptOverridesStore,
         LocalPromptOverridesStore,
         OverlayPromptOverridesStore,
+        PromptDescriptor as PromptDescriptor,
+        PromptLike as PromptLike,
         PromptOverride,
+        PromptOverridesStore as PromptOverridesStore,
         SectionOverride as SectionOverride,
+        TaskExampleOverride as TaskExampleOverride,
+        TaskStepOverride as TaskStepOverride,
+        ToolExampleOverride as ToolExampleOverride,
+        ToolOverride as ToolOverride,
     )
     from promptgraft.project.optimizing import (
         OptimizeOptions as OptimizeOptions,
@@ -89,8 +108,15 @@ if TYPE_CHECKING:
         hash_task_example as hash_task_example,
         hash_tool_example as hash_tool_example,
     )
-    from promptgraft.runtime import Cancellation as Cancellation, Deadline, EventBus, Session
+    from promptgraft.runtime import (
+        Cancellation as Cancellation,
+        Deadline,
+        EventBus,
+        Session,
+        SessionProtocol as SessionProtocol,
+    )
     from promptgraft.search import (
+        BasePromptOptimizer as BasePromptOptimizer,
         Data,
         Guards as Guards,
         Limits,

@@ -44,6 +44,7 @@ from promptgraft.ground.serde import HexDigest
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     PromptOverride,
+    TaskExampleOverride,
     TaskStepOverride,
     ToolExampleOverride,
 )
@@ -371,7 +372,10 @@ def test_data_types_take_their_fields_in_the_order_of_the_specification() -> Non
     expected = HexDigest("0" * 64)
     call = ToolExampleOverride("read_file", 0, expected, "Why.", "{}", "[]")
     assert (call.key, call.expected_hash) == (("read_file", 0), expected)
-    override = PromptOverride("ns", "key", "tag", {}, {}, {call.key: call})
+    worked_out = TaskExampleOverride(expected, "Find it.", '"It."', {1: step})
+    assert (worked_out.objective, worked_out.step_overrides) == ("Find it.", {1: step})
+    override = PromptOverride("ns", "key", "tag", {}, {}, {call.key: call}, {SECURITY: worked_out})
     assert override.tool_example_overrides == {call.key: call}
+    assert override.task_example_overrides[SECURITY].path == SECURITY
     generated = GeneratedTaskExample(("examples",), "new", "Find it.", '"It."', "[]")
     assert (generated.key, generated.steps_json) == ("new", "[]")

@@ -33,7 +33,7 @@ FIELDS = (
     "status finish_reason stop_reason error_message algorithm baseline_pass_rate best_pass_rate "
     "pass_rate_improvement baseline_metric_breakdown best_metric_breakdown metric_thresholds "
     "per_metric_best_candidates baseline_prompts best_prompts total_rounds rounds "
-    "rounds_accepted merge_rounds_total total_metric_calls "
+    "rounds_accepted merge_rounds_total total_metric_calls metric_calls_total proposals_total "
     "total_reflection_lm_calls total_token_usage duration_seconds started_at finished_at "
     "schema_version extras"
 )
@@ -137,11 +137,9 @@ def test_the_result_has_the_fields_of_theirs_and_survives_a_file(
     assert OptimizeResult.from_file(path) == result
     plain = json.loads(path.read_text())
     assert plain["bestPassRate"] == 1.0
-    assert (plain["totalMetricCalls"], plain["roundsAccepted"], plain["mergeRoundsTotal"]) == (
-        21,
-        2,
-        0,
-    )
+    assert (plain["totalMetricCalls"], plain["metricCallsTotal"]) == (21, 21)
+    assert (plain["proposalsTotal"], plain["roundsAccepted"]) == (2, 2)
+    assert plain["mergeRoundsTotal"] == 0
     assert plain["bestPrompts"]["system_prompt"] == result.best_prompts["system_prompt"]
     assert plain["rounds"][0]["optimizedFieldNames"] == ["system_prompt"]
 
@@ -179,6 +177,7 @@ def test_rounds_without_a_new_candidate_say_what_they_used(folder: Path) -> None
     assert [one.accepted for one in result.rounds] == [False] * 3
     assert [one.budget_used for one in result.rounds] == [9, 15, 18]
     assert (result.total_metric_calls, result.rounds_accepted) == (18, 0)
+    assert result.proposals_total == 3
 
 
 def test_a_merge_is_a_round_with_a_budget_of_its_own(folder: Path) -> None:
@@ -364,6 +363,9 @@ def test_mixed_sources_are_read_and_written_all_or_none(tmp_path: Path) -> None:
     assert target.names() == ["system", "rule"]
     assert target.describe_source("rule") == "<callback>"
     assert target.describe_source("system") == str(tmp_path / "system.md")
+    assert TargetPrompt().add_path("rule", "texts/rule.md").describe_source("rule") == (
+        "texts/rule.md"
+    )
     assert asyncio.run(target.read_all()) == {"system": "Hello.", "rule": "Be kind."}
     asyncio.run(target.write_all({"system": "Hi.", "rule": "Be brief."}))
     assert ((tmp_path / "system.md").read_text(), kept["rule"]) == ("Hi.\n", "Be brief.")
@@ -609,6 +611,15 @@ def a_result(before: dict[str, str], after: dict[str, str]) -> OptimizeResult:
         started_at="2026-05-19T17:00:00+00:00",
         finished_at="2026-05-19T17:00:00+00:00",
     )
+
+
+def test_files_may_number_their_cases_alike(folder: Path) -> None:
+    for name, prefix in (("train", "train-"), ("val", "val-1")):
+        path = folder / f"{name}.evalset.json"
+        path.write_text(path.read_text().replace(prefix, "case-"))
+    result = run(folder)
+    assert sorted(result.rounds[0].failed_case_ids) == ["case-1", "case-2", "case-3"]
+    assert result.best_pass_rate == 1.0
 
 
 def test_the_gate_judges_the_same_files(folder: Path) -> None:

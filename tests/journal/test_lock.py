@@ -71,7 +71,10 @@ def test_a_second_process_is_told_who_holds_the_journal(path: Path) -> None:
         for _ in range(2):
             with pytest.raises(JournalLockedError) as caught:
                 FileJournal(path)
-            assert f"journal {path} is in use by process {holder.pid};" in str(caught.value)
+            assert str(caught.value) == (
+                f"journal {path} is in use by process {holder.pid}; wait for it to end, or close "
+                "it there"
+            )
 
         holder.communicate("")
         assert_open_works(path)

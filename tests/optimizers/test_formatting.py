@@ -119,7 +119,7 @@ def test_several_parameters_are_shown_together() -> None:
     assert (
         text == '[\n  {\n    "word": "w",\n    "again": ""\n  },\n  {\n    "tone": "kind"\n  }\n]'
     )
-    assert shown(response=None) == ("[]", "<no response>")
+    assert shown(response=None) == ("{}", "<no response>")
 
 
 def test_a_parameter_that_json_cannot_hold_is_shown_by_its_repr() -> None:

@@ -155,7 +155,7 @@ class FileJournal(Journal):
                 "create it first"
             )
         try:
-            held.enter_context(held_lock(beside, what=f"journal {path}", mend="end it"))
+            held.enter_context(held_lock(beside, what=f"journal {path}", mend="close it there"))
         except OSError as error:
             raise JournalWriteError(
                 f"journal {path} cannot be locked: {error.strerror}; make {beside} writable"

@@ -77,7 +77,7 @@ def default_example_formatter(
     example: GepaExample, response: PromptResponse[object] | None
 ) -> tuple[str, str]:
     """Show parameters as JSON, or the input of a case, and the text of the answer."""
-    params = example.params[0] if len(example.params) == 1 else example.params
+    params = example.params[0] if len(example.params) == 1 else example.params or {}
     case = example.label if isinstance(params, Conversation) else params
     question = _asked(case) if isinstance(case, Case) else show_value(params)
     if response is None:

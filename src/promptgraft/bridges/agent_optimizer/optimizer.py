@@ -500,6 +500,13 @@ class _GivenOptions:
             placeholders=self.target.placeholders,
         )
         train, validation = (Dataset.load(path) for path in self.data)
+        # Files of that optimizer often number their cases alike; rounds name those of validation.
+        taken = {case.id for case in validation}
+        renamed = (
+            attrs.evolve(case, id=f"train/{case.id}") if case.id in taken else case
+            for case in train
+        )
+        train = attrs.evolve(train, cases=tuple(renamed))
         judges = imported.models.get("judges")
         metrics = configuration.metrics_of(
             imported.evaluate,

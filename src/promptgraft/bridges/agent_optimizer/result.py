@@ -317,7 +317,8 @@ class OptimizeResult(CamelCase, frozen=True, kw_only=True):
         best_prompts: the texts of the best candidate; those of the baseline for a failed run.
         rounds_accepted: rounds whose candidate joined the pool.
         merge_rounds_total: rounds that are merges.
-        total_metric_calls: rollouts of the whole run.
+        total_metric_calls: rollouts of the whole run, as is ``metric_calls_total``.
+        proposals_total: rounds in which the reflection model has written a candidate.
         total_token_usage: tokens of the reflection model: prompt, completion, total.
         duration_seconds: wall time.
         started_at: ISO 8601, like ``finished_at``.
@@ -342,6 +343,8 @@ class OptimizeResult(CamelCase, frozen=True, kw_only=True):
     merge_rounds_total: int = 0
     rounds: list[RoundRecord]
     total_metric_calls: int = 0
+    metric_calls_total: int = 0
+    proposals_total: int = 0
     total_reflection_lm_calls: int
     total_token_usage: dict[str, int]
     duration_seconds: float
@@ -486,6 +489,11 @@ def result_of(
         merge_rounds_total=sum(round_record.kind == "merge" for round_record in rounds),
         rounds=rounds,
         total_metric_calls=record.rollouts,
+        metric_calls_total=record.rollouts,
+        proposals_total=sum(
+            round_record.kind == "reflective" and bool(round_record.candidate_prompts)
+            for round_record in rounds
+        ),
         total_reflection_lm_calls=sum(round_record.reflection_lm_calls for round_record in rounds),
         total_token_usage=tokens_of([pair for pairs in usage.values() for pair in pairs]),
         duration_seconds=(times_known[-1] - times_known[0]).total_seconds(),

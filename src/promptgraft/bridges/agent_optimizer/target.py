@@ -25,6 +25,7 @@ class TargetPrompt:
 
     def __init__(self) -> None:
         self._sources: dict[str, Source] = {}
+        self._described: dict[str, str] = {}
         self._keys: dict[str, str] = {}
         self._placeholders: dict[str, tuple[str, ...]] = {}
 
@@ -41,7 +42,8 @@ class TargetPrompt:
         Raises:
             ConfigError: there already is a text with this name, or an argument is invalid.
         """
-        return self._add(name, FileSource(Path(path).absolute()), placeholders)
+        source = FileSource(Path(path).absolute())
+        return self._add(name, source, placeholders, described=os.fspath(path))
 
     def add_callback(
         self,
@@ -56,9 +58,11 @@ class TargetPrompt:
         Raises:
             ConfigError: there already is a text with this name, or an argument is invalid.
         """
-        return self._add(name, CallbackSource(read, write), placeholders)
+        return self._add(name, CallbackSource(read, write), placeholders, described="<callback>")
 
-    def _add(self, name: str, source: Source, placeholders: Sequence[str]) -> Self:
+    def _add(
+        self, name: str, source: Source, placeholders: Sequence[str], *, described: str
+    ) -> Self:
         name_object: object = name  # users may pass anything, whatever the annotation says
         if not isinstance(name_object, str) or not name.strip():
             raise ConfigError(f"name of a text: expected a text, found {shown(name_object)}")
@@ -69,6 +73,7 @@ class TargetPrompt:
                 f"placeholders: expected a list, found a text; write [{placeholders!r}]"
             )
         self._sources[name] = source
+        self._described[name] = described
         self._keys[name] = _free_key(name, self._keys.values())
         self._placeholders[name] = tuple(placeholders)
         return self
@@ -96,13 +101,12 @@ class TargetPrompt:
         return {name: by_key[key] for name, key in self._keys.items() if key in by_key}
 
     def describe_source(self, name: str) -> str:
-        """Return the path of a text, or ``<callback>``.
+        """Return the path of a text as it was given, or ``<callback>``.
 
         Raises:
             KeyError: there is no such text.
         """
-        source = self._sources[name]
-        return str(source.path) if isinstance(source, FileSource) else "<callback>"
+        return self._described[name]
 
     async def read(self, name: str) -> str:
         """Return a text."""

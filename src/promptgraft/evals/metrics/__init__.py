@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from promptgraft.evals.metrics.json_schemas import JsonSchema
     from promptgraft.evals.metrics.json_values import JsonMatch, JsonRules, ToolRule, ToolTrajectory
     from promptgraft.evals.metrics.judging import check_cases, check_metrics, judge_case
+    from promptgraft.evals.metrics.patterns import Regex
     from promptgraft.evals.metrics.reading import UnusableAnswerError
     from promptgraft.evals.metrics.registry import (
         METRICS,
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
         load_metric_config,
         load_metrics,
     )
-    from promptgraft.evals.metrics.text import Contains, EditSimilarity, Exact, Length, Regex, Rouge
+    from promptgraft.evals.metrics.text import Contains, EditSimilarity, Exact, Length, Rouge
     from promptgraft.evals.metrics.values import Classification, Cost, Latency, Number, Tokens
     from promptgraft.evals.types import MetricKind
     from promptgraft.ground.strict.kinds import record_of

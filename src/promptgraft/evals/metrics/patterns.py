@@ -1,12 +1,20 @@
-"""Regular expressions of users: the syntax of ``re``, matched by ``regex`` with a time limit."""
+"""Regular expressions of users: the metric, and how they are matched with a time limit.
+
+They have the syntax of ``re`` and are matched by the library ``regex``.
+"""
 
 from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
 
 from promptgraft.errors import ConfigError
+from promptgraft.evals.metrics.base import ReferenceMetric, held
+from promptgraft.evals.metrics.reading import quoted
+from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.serde import shown
 
 if TYPE_CHECKING:
@@ -24,6 +32,10 @@ _TOKEN = rf"(?P<times>[*+?]|{_COUNT})|\\.|{_SET}|\(\?#[^)]*\)|(?P<open>\()|(?P<c
 _TOKENS = re.compile(_TOKEN, re.DOTALL)
 _VERBOSE_TOKENS = re.compile(rf"#[^\n]*|{_TOKEN}", re.DOTALL)
 _BRACKET = re.compile(r"(\\.)|\[", re.DOTALL)
+
+# Letters and digits of a pattern that stand for themselves.
+_ESCAPE = re.compile(r"\\[A-Za-z]|\[[^\]]*\]|\{[^}]*\}|\(\?[a-zA-Z:<=!]*|\\")
+_LITERAL = re.compile(r"\w[\w ]{2,}")
 
 
 class StuckPatternError(Exception):
@@ -119,3 +131,59 @@ def _copies(times: re.Match[str]) -> int:
 
 def _escaped(found: re.Match[str]) -> str:
     return found[1] or r"\["
+
+
+@attrs.frozen(kw_only=True)
+class Regex(ReferenceMetric):
+    """1 if a regular expression (Python's) matches, else 0.
+
+    Attributes:
+        pattern: the expression; empty for the ``expected`` of each case.
+        ignore_case: upper and lower case are the same; the pattern itself is never changed.
+        multiline: ``^`` and ``$`` match at every line.
+        dot_all: ``.`` also matches line breaks.
+        whole: the whole answer must match, not a part of it.
+    """
+
+    kind: ClassVar[str] = "regex"
+    is_whole: ClassVar[bool] = False
+
+    pattern: str = attrs.field(default="", validator=held(hold_pattern))
+    ignore_case: bool = False
+    multiline: bool = False
+    dot_all: bool = False
+    whole: bool = False
+
+    @property
+    def wording(self) -> tuple[str, ...]:
+        return tuple(_LITERAL.findall(_ESCAPE.sub(" ", self.pattern)))
+
+    def reference(self, case: Case) -> str:
+        source = self.pattern or self.expected(case)
+        if not isinstance(source, str) or not source:
+            raise self.lacking(case, f"needs a pattern as `expected`, found {shown(source)}")
+        try:
+            hold_pattern(source)
+        except ConfigError as error:
+            raise self.lacking(case, f"needs a pattern as `expected`: {error}") from None
+        return source
+
+    def assess(self, case: Case, answer: Answer) -> Verdict:
+        pattern, text = self.reference(case), self.found_text(answer)
+        flags = (
+            re.IGNORECASE * self.ignore_case
+            | re.MULTILINE * self.multiline
+            | re.DOTALL * self.dot_all
+        )
+        try:
+            match = search(pattern, text, flags=flags, whole=self.whole)
+        except StuckPatternError as error:
+            return self.unscored(str(error))
+        shape = quoted(pattern)
+        if match:
+            start, part = match
+            return self.verdict(
+                1.0, f"found {quoted(part)} at character {start + 1}, which {shape} matches"
+            )
+        what = "the whole answer" if self.whole else "a part of the answer"
+        return self.verdict(0.0, f"expected {what} to match {shape}, found {quoted(text)}")

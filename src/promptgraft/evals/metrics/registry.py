@@ -35,7 +35,7 @@ _CLASSES = {
     "length": ("text", "Length"),
     "number": ("values", "Number"),
     "python": ("functions", "Python"),
-    "regex": ("text", "Regex"),
+    "regex": ("patterns", "Regex"),
     "rouge": ("text", "Rouge"),
     "tokens": ("values", "Tokens"),
     "tool_trajectory": ("json_values", "ToolTrajectory"),

@@ -1,10 +1,9 @@
-"""Metrics of texts: equality, containment, patterns, length and similarity."""
+"""Metrics of texts: equality, containment, length and similarity."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, Literal
@@ -12,8 +11,7 @@ from typing import ClassVar, Literal
 import attrs
 
 from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import BaseMetric, Needed, ReferenceMetric, each_of, held
-from promptgraft.evals.metrics.patterns import StuckPatternError, hold_pattern, search
+from promptgraft.evals.metrics.base import BaseMetric, Needed, ReferenceMetric, each_of
 from promptgraft.evals.metrics.reading import (
     Folding,
     check_library,
@@ -22,13 +20,9 @@ from promptgraft.evals.metrics.reading import (
     quoted,
 )
 from promptgraft.evals.types import Answer, Case, Verdict
-from promptgraft.ground.serde import Json, shown
+from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import SHARE, TEXT, integer, one_of
 from promptgraft.ground.text import words_in
-
-# Letters and digits of a pattern that stand for themselves.
-_ESCAPE = re.compile(r"\\[A-Za-z]|\[[^\]]*\]|\{[^}]*\}|\(\?[a-zA-Z:<=!]*|\\")
-_LITERAL = re.compile(r"\w[\w ]{2,}")
 
 
 @attrs.frozen(kw_only=True)
@@ -115,62 +109,6 @@ class Contains(ReferenceMetric, Folding):
 
 def _listed(texts: list[str]) -> str:
     return ", ".join(quoted(text) for text in texts)
-
-
-@attrs.frozen(kw_only=True)
-class Regex(ReferenceMetric):
-    """1 if a regular expression (Python's) matches, else 0.
-
-    Attributes:
-        pattern: the expression; empty for the ``expected`` of each case.
-        ignore_case: upper and lower case are the same; the pattern itself is never changed.
-        multiline: ``^`` and ``$`` match at every line.
-        dot_all: ``.`` also matches line breaks.
-        whole: the whole answer must match, not a part of it.
-    """
-
-    kind: ClassVar[str] = "regex"
-    is_whole: ClassVar[bool] = False
-
-    pattern: str = attrs.field(default="", validator=held(hold_pattern))
-    ignore_case: bool = False
-    multiline: bool = False
-    dot_all: bool = False
-    whole: bool = False
-
-    @property
-    def wording(self) -> tuple[str, ...]:
-        return tuple(_LITERAL.findall(_ESCAPE.sub(" ", self.pattern)))
-
-    def reference(self, case: Case) -> str:
-        source = self.pattern or self.expected(case)
-        if not isinstance(source, str) or not source:
-            raise self.lacking(case, f"needs a pattern as `expected`, found {shown(source)}")
-        try:
-            hold_pattern(source)
-        except ConfigError as error:
-            raise self.lacking(case, f"needs a pattern as `expected`: {error}") from None
-        return source
-
-    def assess(self, case: Case, answer: Answer) -> Verdict:
-        pattern, text = self.reference(case), self.found_text(answer)
-        flags = (
-            re.IGNORECASE * self.ignore_case
-            | re.MULTILINE * self.multiline
-            | re.DOTALL * self.dot_all
-        )
-        try:
-            match = search(pattern, text, flags=flags, whole=self.whole)
-        except StuckPatternError as error:
-            return self.unscored(str(error))
-        shape = quoted(pattern)
-        if match:
-            start, part = match
-            return self.verdict(
-                1.0, f"found {quoted(part)} at character {start + 1}, which {shape} matches"
-            )
-        what = "the whole answer" if self.whole else "a part of the answer"
-        return self.verdict(0.0, f"expected {what} to match {shape}, found {quoted(text)}")
 
 
 @attrs.frozen(kw_only=True)

@@ -85,29 +85,29 @@ class TaskExampleDocument:
     steps_json: str | None
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class TaskExampleOverride(PathEntry):
     """An override of a task example: of single fields and steps, or of all its steps.
 
     Attributes:
-        path: the example: its section's path and its key. In a ``PromptOverride`` it may be left
-            out: it is then the key that the override is filed under.
         expected_hash: hash of the source example, steps included.
         objective: None keeps the source's.
         outcome_json: the outcome as JSON; None keeps the source's.
         step_overrides: single steps by position.
+        path: the example: its section's path and its key. In a ``PromptOverride`` it may be left
+            out: it is then the key that the override is filed under.
         steps_json: all steps, ``[{"tool_name", "description", "input", "output"}]``; not together
             with ``step_overrides``.
     """
 
-    path: SectionPath = ()
     expected_hash: HexDigest
     objective: str | None = None
     outcome_json: str | None = None
     step_overrides: Mapping[int, TaskStepOverride] = attrs.field(
         factory=dict, converter=FrozenMap[int, TaskStepOverride]
     )
-    steps_json: str | None = None
+    path: SectionPath = attrs.field(default=(), kw_only=True)
+    steps_json: str | None = attrs.field(default=None, kw_only=True)
 
     kind = replaces = "task example"
     with_overrides = "task_example_overrides"
@@ -232,7 +232,7 @@ class TaskExampleOverride(PathEntry):
 
     def stored_fields(self) -> dict[str, Any]:
         steps = [self.step_overrides[index] for index in sorted(self.step_overrides)]
-        return {**super().stored_fields(), "step_overrides": steps}
+        return {"path": self.path, **super().stored_fields(), "step_overrides": steps}
 
     @classmethod
     def read(cls, document: TaskExampleDocument, *, where: str) -> TaskExampleOverride:
