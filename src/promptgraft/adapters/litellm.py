@@ -107,6 +107,7 @@ class LiteLLMAdapter(OpenAIAdapter):
         packages=("litellm", "stamina"),
         address_variable="LITELLM_API_BASE",
         needs_key=False,
+        taken={**CHAT.taken, "stream": "the adapter"},
     )
 
     def price_of(self, usage: Usage) -> Decimal | None:

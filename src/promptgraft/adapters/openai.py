@@ -43,7 +43,6 @@ CHAT = Api(
         "response_format": "the prompt's output type",
         "messages": "the prompt",
         "tools": "the prompt",
-        "stream": "the adapter",
         "n": "the adapter",
     },
 )
@@ -146,6 +145,9 @@ class ChatWire:
         if self.profile.cache_breakpoints:
             body |= cache_options(self.stable(body), has_tools=bool(rendered.tools))
         body |= self.options
+        if body.get("stream"):
+            # Without, most servers count no tokens of streams.
+            body.setdefault("stream_options", {"include_usage": True})
         if native is not None:
             answer: JsonObject = {"name": "answer", "schema": native, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": answer}

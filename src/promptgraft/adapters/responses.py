@@ -32,7 +32,6 @@ TAKEN = {
     "background": "the adapter",
     "conversation": "the adapter",
     "previous_response_id": "the adapter",
-    "stream": "the adapter",
 }
 """Request fields that ``extra_body`` must not set, with what sets them."""
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 import attrs
+import msgspec
 
 from promptgraft import errors
-from promptgraft.adapters.calling import turns
+from promptgraft.adapters.calling import streams, turns
 from promptgraft.ground.serde import Json, canonical_json, is_unicode, parse_json
 from promptgraft.prompt.schema import JsonObject
 
@@ -101,9 +102,12 @@ def unreadable(error: turns.UnreadableTurnError) -> Fault:
 
 
 def _body(received: turns.Received) -> JsonObject | Fault:
+    is_stream = streams.is_stream(received.content)
+    body: Json
     try:
-        body = parse_json(received.content, where="the answer")
-    except errors.DataFormatError as error:
+        body = streams.whole_answer(received.content) if is_stream else None
+        body = body or parse_json(received.content, where="the answer")
+    except (errors.DataFormatError, msgspec.ValidationError) as error:
         problem = str(error)
     else:
         match body:
@@ -119,7 +123,7 @@ def _body(received: turns.Received) -> JsonObject | Fault:
     text = received.content.lstrip()
     if "html" in kind.casefold() or text.startswith("<"):
         return attrs.evolve(fault, shape=True, mend="check base_url")
-    if text.startswith(("data:", "event:")):
+    if is_stream:
         return attrs.evolve(fault, shape=True, mend="turn off streaming in the server")
     return fault if text[:1] in "{[" else attrs.evolve(fault, mend="check base_url")
 
@@ -200,6 +204,12 @@ _NO_PATH_TEXT = re.compile(
     r"|\b(?:unknown|unexpected|unsupported|no such) (?:url|path|route|endpoint)\b",
     re.IGNORECASE,
 )
+# Of models and gateways that only stream.
+_STREAM_TEXT = re.compile(
+    r"\bnon-?stream|\bstream\b.{0,40}\btrue\b|\bonly\b.{0,40}\bstream|\brequires? stream"
+    r"|\bstream(?:ing)? (?:must|is required)",
+    re.IGNORECASE,
+)
 _TOO_LARGE_TEXT = re.compile(r"request too large", re.IGNORECASE)
 
 _MEND = {
@@ -239,6 +249,8 @@ def _mend(error: type[errors.PromptgraftError], status: int, error_body: _ErrorB
         other_api := _other_api(error_body, status)
     ):
         return f"set `api: {other_api}` for this model"
+    if _asks_for_a_stream(error_body, status):
+        return "set `extra_body: {stream: true}` for this model"
     if not issubclass(error, errors.PermanentProviderError):
         return ""
     return _MEND.get(status, "check base_url" if status < 400 else "check the account")
@@ -252,7 +264,7 @@ def _error_class(error_body: _ErrorBody, status: int) -> type[errors.Promptgraft
         return errors.RefusedAnswerError
     if _is_too_long(error_body, status):
         return errors.PromptTooLongError
-    if _other_api(error_body, status):
+    if _other_api(error_body, status) or _asks_for_a_stream(error_body, status):
         return errors.PermanentProviderError
     if status == 429:
         # A single request above the limit per minute fails however long one waits.
@@ -270,6 +282,10 @@ def _other_api(error_body: _ErrorBody, status: int) -> str:
     """Return the API of OpenAI that a refusal asks to use instead; empty for other refusals."""
     named = _OTHER_API_TEXT.search(error_body.message) if status in {400, 404} else None
     return "" if named is None else named[1].partition("/")[0].lower()
+
+
+def _asks_for_a_stream(error_body: _ErrorBody, status: int) -> bool:
+    return status in {400, 422} and _STREAM_TEXT.search(error_body.message) is not None
 
 
 def _is_too_long(error_body: _ErrorBody, status: int) -> bool:
