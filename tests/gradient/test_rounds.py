@@ -165,7 +165,7 @@ def test_reasons_to_stop_come_in_their_order() -> None:
     silent = Run(settings(patience=2), reflection=lambda _: block({"blame": [], "hand_on": []}))
     result = silent.start()
     assert (result.stop_reason, len(result.rounds)) == (StopReason.NO_IMPROVEMENT, 2)
-    assert result.stop_detail == "patience: 2 rounds in a row were not accepted"
+    assert result.stop_detail == "no new text was accepted in 2 rounds (patience)"
 
 
 def test_a_search_ends_when_no_training_case_fails_any_more() -> None:

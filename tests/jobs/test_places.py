@@ -253,6 +253,32 @@ def test_a_dry_run_needs_no_key(tmp_path: Path, model: str) -> None:
         assert manager.get(job.id).state is JobState.COMPLETED, manager.get(job.id).reason
 
 
+def test_a_dry_run_asks_no_judge(tmp_path: Path) -> None:
+    judged = """
+metrics:
+  - {name: reference, kind: llm_final_response, judges: [strict], required: false}
+  - {name: rubrics, kind: llm_rubric_response, judges: [strict, strict], rubrics: [short, kind],
+     voting: weighted, weights: [1, 2]}
+"""
+    file = FILE.replace("metrics: [{name: exact}]\n", judged)
+    file = file.replace("strict: {provider: offline}", f"strict: {KEYED}")
+    path = write_project(tmp_path / "own", file=file)
+    with managed(tmp_path, own=path) as manager:
+        job = manager.create("own", "triage", {"dry_run": True, "budget": 90})
+        work_off(manager)
+        assert manager.get(job.id).state is JobState.COMPLETED, manager.get(job.id).reason
+        result = manager.result(job.id) or {}
+    ledger, scores = result["ledger"], result["scores"]
+    assert isinstance(ledger, list)
+    assert isinstance(scores, dict)
+    assert {(row["role"], row["model"]) for row in ledger if isinstance(row, dict)} == {
+        (role, "offline/5") for role in ("task", "judge", "reflection")
+    }
+    pareto = scores["pareto"]
+    assert isinstance(pareto, dict)
+    assert 0 < float(str(pareto["best"])) < 1
+
+
 def test_a_job_with_settings_of_the_search_is_planned_without_a_key(tmp_path: Path) -> None:
     path = project_with(tmp_path / "own", KEYED)
     with managed(tmp_path, own=path) as manager:

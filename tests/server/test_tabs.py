@@ -188,6 +188,19 @@ def test_rounds_of_a_job_are_those_of_its_events(client: Client, manager: JobMan
         assert patch["text"] == f"Choose a queue. {number}"
 
 
+def test_the_last_round_says_why_no_other_begins(client: Client, manager: JobManager) -> None:
+    changes = {"algorithm": "gradient", "tuning": {"max_rounds": 1}, "budget": 300}
+    job = manager.create("support", "triage", changes)
+    work_off(manager)
+    [only] = client.get(f"/jobs/{job.id}/rounds").rows("rounds")
+    assert only["stop"] == "1 round made, as many as max_rounds allows"
+    assert isinstance(only["trained"], float)
+    with closing(client.browser()) as browser:
+        page = browser.get(f"/jobs/{job.id}/rounds").text
+    assert f"The search ended here: {only['stop']}." in page
+    assert f"training cases: {only['trained']:.3f}" in page
+
+
 def test_jobs_are_ordered_by_each_column(client: Client, manager: JobManager) -> None:
     jobs = [manager.create("support", name, {}) for name in ("triage", "other", "triage")]
     table = manager.database.tables.jobs

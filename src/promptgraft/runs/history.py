@@ -20,7 +20,7 @@ from promptgraft.ground.text import score
 from promptgraft.search import events, round_events
 from promptgraft.search.events import CallWaits, Event, RunPlanned, RunProgress, Working
 from promptgraft.search.place import Place
-from promptgraft.search.scores import Score
+from promptgraft.search.scores import Score, mean_score
 
 OfRound = (
     round_events.RoundTrained
@@ -59,11 +59,13 @@ class RoundSummary:
         validated: their means on the validation set; None if the new one was not validated.
         candidate: position of the new candidate; None if it was not accepted.
         cases: training cases that were evaluated.
+        trained: mean of the current candidate on them.
         losses: failures.
         blamed: parts and steps that models blamed, with the case.
         problems: what is to be fixed, by part.
         patches: new texts.
         unanswered: why questions have no usable reply, one line each.
+        stop: why no further round begins; empty if one does.
     """
 
     number: int
@@ -74,18 +76,24 @@ class RoundSummary:
     validated: tuple[Score, Score] | None = None
     candidate: int | None = None
     cases: int = 0
+    trained: Score = None
     losses: tuple[round_events.Loss, ...] = ()
     blamed: tuple[tuple[str, round_events.Blame], ...] = ()
     problems: Mapping[str, tuple[round_events.Problem, ...]] = FrozenMap()
     patches: tuple[RoundPatch, ...] = ()
     unanswered: tuple[str, ...] = ()
+    stop: str = ""
 
     def after(self, event: Event) -> RoundSummary:
         """Return the round as it is after an event of it."""
         match event:
             case round_events.RoundTrained():
                 return attrs.evolve(
-                    self, current=event.current, cases=len(event.cases), losses=event.losses
+                    self,
+                    current=event.current,
+                    cases=len(event.cases),
+                    trained=mean_score(event.scores),
+                    losses=event.losses,
                 )
             case round_events.StepBlamed():
                 blamed = ((event.case, blame) for blame in event.blamed)
@@ -99,7 +107,15 @@ class RoundSummary:
                     RoundPatch(module=event.module, text=event.text, why=event.why)
                 )
             case round_events.RoundEnded():
-                names = ("current", "candidate", "decided", "detail", "tried", "validated")
+                names = (
+                    "current",
+                    "candidate",
+                    "decided",
+                    "detail",
+                    "tried",
+                    "validated",
+                    "stop",
+                )
                 return attrs.evolve(self, **{name: getattr(event, name) for name in names})
             case _:
                 return self._mutated(event)

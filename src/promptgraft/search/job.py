@@ -26,12 +26,11 @@ from promptgraft.search.planning import plan_run
 from promptgraft.search.preflight import CheckedRun, are_in_batches, models_asked, preflight
 from promptgraft.search.result import RunResult
 from promptgraft.search.run_phases import BegunRun
-from promptgraft.search.settings import Limits, PersistenceScope, without_stop_files
+from promptgraft.search.settings import Limits, PersistenceScope
 from promptgraft.search.stopping import RunStoppedError, is_early
 from promptgraft.search.wear import Wear, wear_from_json
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.prompts import Improvable, PromptSet, name_of, prompts_of
-from promptgraft.targets.texts import OwnCodeAdapter
 
 _WEAR = "wear"
 """Kind of the journal's record of how worn held-out examples were, and how its key begins."""
@@ -286,32 +285,13 @@ class OptimizationJob:
     def dry(self) -> OptimizationJob:
         """Return the job on the embedded offline model: it costs nothing and stores nothing.
 
-        Where free text is wanted, the answer is the input. Stored overrides are applied as in the
-        job. Tools, the function of ``Texts``, agents, BAML functions and the feedback function are
-        really called, including any judge that the latter asks.
+        Where free text is wanted, the answer is the input. Judges of metrics compare its words with
+        the reference. Stored overrides are applied as in the job. Tools, the function of ``Texts``,
+        agents, BAML functions and a feedback function of your own are really called.
         """
-        from promptgraft.adapters.offline import DryAdapter
+        from promptgraft.search.dry import without_models
 
-        offline, task = DryAdapter(), self.context.adapter
-        # A stop file may be meant for the real run, and a run removes the one that it finds.
-        limits = without_stop_files(self.config.limits)
-        subject = self.subject
-        return OptimizationJob(
-            subject.answered_by(offline) if isinstance(subject, PromptSet) else subject,
-            attrs.evolve(
-                self.context,
-                adapter=task if task is None or isinstance(task, OwnCodeAdapter) else offline,
-                reflection_adapter=offline,
-                journal=None,
-                remember_looks=False,
-                teacher=self.context.teacher and self.context.teacher.answered_by(offline),
-            ),
-            attrs.evolve(
-                self.config,
-                persist=False,
-                limits=attrs.evolve(limits, max_cost=None, max_tokens=None),
-            ),
-        )
+        return OptimizationJob(*without_models(self.subject, self.context, self.config))
 
     def within(
         self, context: OptimizationContext, *, limits: Limits | None = None

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from promptgraft.adapters.base import PromptResponse
+from promptgraft.adapters.base import PromptResponse, ProviderAdapter
 from promptgraft.errors import ConfigError, FeedbackError, TransientProviderError
 from promptgraft.evals.aggregate import Aggregation, check_aggregation, judged, metrics_identity
 from promptgraft.evals.attempt import answer_of
 from promptgraft.evals.binding import ParamsOf, params_of_cases
-from promptgraft.evals.metrics.base import is_hidden
+from promptgraft.evals.metrics.base import answered_by, is_hidden
 from promptgraft.evals.metrics.judging import check_cases, check_metrics, feedback_text, judge_case
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.functions import code_digest, function_identity
@@ -134,6 +134,10 @@ class MetricFeedback:
             for name, function in named.items()
             if code_digest(function)
         }
+
+    def answered_by(self, judge: ProviderAdapter) -> MetricFeedback:
+        """Return the feedback function with ``judge`` in place of the models that metrics ask."""
+        return attrs.evolve(self, metrics=answered_by(self.metrics, judge))
 
     def __call__(
         self, example: GepaExample, response: PromptResponse[object], session: SessionProtocol

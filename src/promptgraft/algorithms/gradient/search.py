@@ -22,7 +22,7 @@ from promptgraft.algorithms.gradient.tracing import Failure, Tracer
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import did_you_mean
 from promptgraft.ground.strict.checks import reaches
-from promptgraft.ground.text import listed, score
+from promptgraft.ground.text import counted, listed, score
 from promptgraft.search.acceptance import Rejections
 from promptgraft.search.algorithm import BaseSearch, Kit
 from promptgraft.search.asks import Asking, Checkpoint, Records, Rollouts, Standing
@@ -181,10 +181,13 @@ class GradientSearch(BaseSearch):
             detail = f"the current candidate has {score(mean)}, {target:g} was wanted"
             return RunStoppedError(StopReason.TARGET_SCORE, detail)
         if self._without_gain >= config.patience:
-            detail = f"patience: {self._without_gain} rounds in a row were not accepted"
+            detail = (
+                f"no new text was accepted in {counted(self._without_gain, 'round')} (patience)"
+            )
             return RunStoppedError(StopReason.NO_IMPROVEMENT, detail)
         if self.steps >= config.max_rounds:
-            return RunStoppedError(StopReason.DONE, f"max_rounds: {self.steps} rounds are made")
+            detail = f"{counted(self.steps, 'round')} made, as many as max_rounds allows"
+            return RunStoppedError(StopReason.DONE, detail)
         if self._clean >= self._batches.count:
             detail = "the current candidate fails on no training case"
             return RunStoppedError(StopReason.NO_PROGRESS, detail)

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import attrs
 
@@ -222,6 +222,9 @@ class JudgeMetric(BaseMetric):
         for judge in self.judges:
             question = shown_to(judge, first, case)
             yield from ((judge, question) for _ in range(self.samples))
+
+    def answered_by(self, judge: ProviderAdapter) -> Self:
+        return attrs.evolve(self, judges=[judge] * len(self.judges))
 
     @abstractmethod
     def judgement(self, reply: Any) -> Judgement:

@@ -6,7 +6,7 @@ import re
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import attrs
 
@@ -293,6 +293,10 @@ class AskingMetric(Protocol):
         """Yield each question about an answer as it is asked at first, with the model."""
         ...
 
+    def answered_by(self, judge: ProviderAdapter) -> Metric:
+        """Return the metric with ``judge`` in place of each model."""
+        ...
+
 
 def judges_of(metrics: Iterable[Metric]) -> Iterator[ProviderAdapter]:
     """Yield the models that metrics ask."""
@@ -308,6 +312,14 @@ def questions_of(
     for metric in metrics:
         if isinstance(metric, AskingMetric):
             yield from metric.questions(case, answer)
+
+
+def answered_by(metrics: Iterable[Metric], judge: ProviderAdapter) -> tuple[Metric, ...]:
+    """Return metrics with ``judge`` in place of the models that they ask."""
+    return tuple(
+        metric.answered_by(judge) if isinstance(metric, AskingMetric) else metric
+        for metric in metrics
+    )
 
 
 def asks_models(metric: Metric) -> bool:
@@ -428,6 +440,9 @@ class AllOf(BaseMetric):
         self, case: Case, answer: Answer
     ) -> Iterator[tuple[ProviderAdapter, Prompt[Any]]]:
         return questions_of(self.metrics, case, answer)
+
+    def answered_by(self, judge: ProviderAdapter) -> Self:
+        return attrs.evolve(self, metrics=answered_by(self.metrics, judge))
 
     @property
     def wording(self) -> tuple[str, ...]:

@@ -402,8 +402,10 @@ class RoundReply(TypedDict):
         validated: their means on the validation set.
         candidate: position of the new candidate; null if it was not accepted.
         cases: number of training cases that were evaluated.
+        trained: mean of the current candidate on them; null in steps, which have no such cases.
         problems: what is to be fixed, by part.
         unanswered: why questions have no usable reply.
+        stop: why no further round begins; empty if one does.
     """
 
     round: int
@@ -414,11 +416,13 @@ class RoundReply(TypedDict):
     validated: list[Score] | None
     candidate: int | None
     cases: int
+    trained: Score
     losses: list[Loss]
     blamed: list[CaseBlame]
     problems: dict[str, list[Problem]]
     patches: list[RoundPatch]
     unanswered: list[str]
+    stop: str
 
 
 class RoundList(TypedDict):
