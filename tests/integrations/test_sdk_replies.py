@@ -96,6 +96,14 @@ def like(module: str, name: str, **fields: object) -> Any:
 
 
 SAID = like("some", "Message", content="yes")
+TEXT_OF = like("some", "TextContent", type="text", text="yes")
+THOUGHT = like("some", "Part", text="hm", thought=True)
+CHOICES = [like("some", "Choice", message=SAID)]
+CREW = {"raw": "yes", "pydantic": None}
+
+
+def of_haystack() -> Any:
+    return like("haystack.dataclasses.chat_message", "ChatMessage", text="yes")
 
 
 REPLIES: Mapping[str, Callable[[], Any]] = {
@@ -139,6 +147,30 @@ REPLIES: Mapping[str, Callable[[], Any]] = {
     "Semantic Kernel function": lambda: like(
         "semantic_kernel.functions", "FunctionResult", __str__=lambda _: "yes"
     ),
+    "agno": lambda: like("agno.run.agent", "RunOutput", content="yes"),
+    "AutoGen": lambda: like("autogen_agentchat.base", "TaskResult", messages=[None, SAID]),
+    "AutoGen response": lambda: like("autogen_agentchat.base", "Response", chat_message=SAID),
+    "AG2": lambda: like("autogen.agentchat.chat", "ChatResult", summary="yes"),
+    "Cohere": lambda: like(
+        "cohere.v2", "V2ChatResponse", message=like("cohere", "Message", content=[TEXT_OF])
+    ),
+    "crewAI": lambda: like("crewai.crews.crew_output", "CrewOutput", json_dict=None, **CREW),
+    "crewAI agent": lambda: like("crewai.lite_agent_output", "LiteAgentOutput", **CREW),
+    "Google ADK": lambda: like(
+        "google.adk.events.event",
+        "Event",
+        content=like("g", "Content", parts=[THOUGHT, like("g", "Part", text="yes", thought=None)]),
+    ),
+    "Groq": lambda: like("groq.types.chat", "ChatCompletion", choices=CHOICES),
+    "Hugging Face": lambda: like(
+        "huggingface_hub.inference", "ChatCompletionOutput", choices=CHOICES
+    ),
+    "Haystack": of_haystack,
+    "Haystack generator": lambda: {"replies": [of_haystack()], "meta": [{}]},
+    "Haystack agent": lambda: {"messages": [None, of_haystack()], "last_message": of_haystack()},
+    "Ollama": lambda: like("ollama._types", "ChatResponse", message=SAID),
+    "Ollama text": lambda: like("ollama._types", "GenerateResponse", response="yes"),
+    "Strands": lambda: like("strands.agent", "AgentResult", __str__=lambda _: "yes\n"),
     "smolagents": lambda: like("smolagents.agents", "RunResult", output="yes"),
     "smolagents message": lambda: like("smolagents.models", "ChatMessage", content="yes"),
     "smolagents parts": lambda: like("smolagents.models", "ChatMessage", content=PARTS),
@@ -164,6 +196,11 @@ def test_the_answer_is_the_text_of_a_reply(name: str) -> None:
 
 def test_a_reply_that_only_calls_tools_is_an_empty_answer() -> None:
     assert returned(of("openai.types.chat", "ChatCompletion", ONLY_CALLS)).text == ""
+
+
+def test_a_crew_with_an_object_answers_with_it() -> None:
+    reply = like("crewai.crews.crew_output", "CrewOutput", raw="{}", pydantic=None, json_dict={})
+    assert returned(reply).output == {}
 
 
 def test_an_object_in_a_reply_is_an_object() -> None:

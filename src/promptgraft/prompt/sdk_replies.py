@@ -7,7 +7,7 @@ from typing import Any
 
 
 def _of_choices(reply: Any) -> object:
-    return reply.choices[0].message.content if reply.choices else ""
+    return _of_parts(reply.choices[0].message) if reply.choices else ""
 
 
 def _of_blocks(reply: Any) -> object:
@@ -23,24 +23,54 @@ def _of_text(reply: Any) -> object:
 
 def _of_parts(reply: Any) -> object:
     parts = reply.content
-    return "".join(part.get("text", "") for part in parts) if isinstance(parts, list) else parts
+    if not isinstance(parts, list):
+        return parts
+    return "".join(
+        (part.get("text") if isinstance(part, Mapping) else getattr(part, "text", None)) or ""
+        for part in parts
+    )
+
+
+def _of_crew(reply: Any) -> object:
+    for answer in (reply.pydantic, getattr(reply, "json_dict", None)):
+        if answer is not None:
+            return answer
+    return reply.raw
+
+
+def _of_event(reply: Any) -> object:
+    parts = getattr(reply.content, "parts", None) or ()
+    return "".join(part.text for part in parts if part.text and not part.thought)
 
 
 _ANSWERS: Mapping[tuple[str, str], Callable[[Any], object]] = {
     ("agents", "RunResultBase"): lambda reply: reply.final_output,
+    ("agno", "RunOutput"): lambda reply: reply.content,
+    ("agno", "TeamRunOutput"): lambda reply: reply.content,
+    ("agno", "WorkflowRunOutput"): lambda reply: reply.content,
     ("anthropic", "BetaMessage"): _of_blocks,
     ("anthropic", "Message"): _of_blocks,
+    ("autogen", "ChatResult"): lambda reply: reply.summary,
+    ("autogen_agentchat", "BaseChatMessage"): lambda reply: reply.content,
+    ("autogen_agentchat", "Response"): lambda reply: reply.chat_message.content,
+    ("autogen_agentchat", "TaskResult"): lambda reply: reply.messages[-1].content,
     ("claude_agent_sdk", "AssistantMessage"): _of_blocks,
     ("claude_agent_sdk", "ResultMessage"): lambda reply: reply.result,
+    ("cohere", "V2ChatResponse"): lambda reply: _of_parts(reply.message),
+    ("crewai", "CrewOutput"): _of_crew,
+    ("crewai", "LiteAgentOutput"): _of_crew,
+    ("crewai", "TaskOutput"): _of_crew,
+    ("google", "Event"): _of_event,
     ("google", "GenerateContentResponse"): _of_text,
+    ("haystack", "ChatMessage"): _of_text,
     ("langchain_core", "BaseMessage"): _of_text,
-    ("litellm", "ModelResponse"): _of_choices,
     ("llama_index", "AgentChatResponse"): lambda reply: reply.response,
     ("llama_index", "AgentOutput"): lambda reply: reply.response.content,
     ("llama_index", "ChatResponse"): lambda reply: reply.message.content,
     ("llama_index", "CompletionResponse"): _of_text,
     ("llama_index", "Response"): lambda reply: reply.response,
-    ("openai", "ChatCompletion"): _of_choices,
+    ("ollama", "ChatResponse"): lambda reply: reply.message.content,
+    ("ollama", "GenerateResponse"): lambda reply: reply.response,
     ("openai", "Response"): lambda reply: reply.output_text,
     ("pydantic_ai", "AgentRunResult"): lambda reply: reply.output,
     ("semantic_kernel", "AgentResponseItem"): lambda reply: reply.message.content,
@@ -48,21 +78,36 @@ _ANSWERS: Mapping[tuple[str, str], Callable[[Any], object]] = {
     ("semantic_kernel", "FunctionResult"): str,
     ("smolagents", "ChatMessage"): _of_parts,
     ("smolagents", "RunResult"): lambda reply: reply.output,
+    ("strands", "AgentResult"): lambda reply: str(reply).strip(),
 }
 """How to read the answer of a class, by its package and name."""
+
+_COMPLETIONS = {
+    "ChatCompletion",
+    "ChatCompletionOutput",
+    "ChatCompletionResponse",
+    "ModelResponse",
+}
+"""How the SDKs of many providers call what OpenAI's calls ``ChatCompletion``."""
 
 
 def answer_in(value: object) -> object:
     """Return the answer in a reply object of a known library; any other value is returned as is.
 
-    A reply without a text, such as one that only calls tools, has an empty one. The state of a
-    graph of LangGraph that holds nothing but messages has its last message.
+    A reply without a text, such as one that only calls tools, has an empty one. Of the state of a
+    graph of LangGraph that holds nothing but messages, and of what a generator or agent of
+    Haystack returns, the last message is the answer.
     """
     match value:
         case {"messages": [*_, last], **more} if not more and answer_in(last) is not last:
             return answer_in(last)
+        case {"replies": [last]} | {"last_message": last} if answer_in(last) is not last:
+            return answer_in(last)
     for kind in type(value).__mro__:
-        if read := _ANSWERS.get((kind.__module__.partition(".")[0], kind.__name__)):
+        read = _ANSWERS.get((kind.__module__.partition(".")[0], kind.__name__))
+        if kind.__name__ in _COMPLETIONS and hasattr(value, "choices"):
+            read = _of_choices
+        if read is not None:
             answer = read(value)
             # Of a subclass, it would count as an object.
             answer = "" if answer is None else answer
