@@ -312,6 +312,7 @@ class PromptModule(PromptPart):
 
     __slots__ = ()
 
+    # Kinds compute it once: a name is read thousands of times, and an override checks itself.
     @property
     @abstractmethod
     def blank(self) -> Entry:

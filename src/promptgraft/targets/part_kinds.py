@@ -7,6 +7,7 @@ part to the reflection model, and turn its reply into an override.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import attrs
 
@@ -57,7 +58,7 @@ class SectionModule(PromptModule):
 
     path: SectionPath
 
-    @property
+    @cached_property
     def blank(self) -> SectionOverride:
         return SectionOverride(path=self.path, expected_hash=UNBOUND, body="")
 
@@ -107,7 +108,7 @@ class SummaryModule(PromptModule):
 
     path: SectionPath
 
-    @property
+    @cached_property
     def blank(self) -> SummaryOverride:
         return SummaryOverride(path=self.path, expected_hash=UNBOUND, summary="")
 
@@ -129,7 +130,7 @@ class ToolModule(PromptModule):
 
     tool_name: str
 
-    @property
+    @cached_property
     def blank(self) -> ToolOverride:
         return ToolOverride(name=self.tool_name, expected_hash=UNBOUND)
 
@@ -172,7 +173,7 @@ class OutputFieldModule(PromptModule):
 
     field: str
 
-    @property
+    @cached_property
     def blank(self) -> OutputFieldOverride:
         return OutputFieldOverride(field=self.field, expected_hash=UNBOUND)
 
@@ -222,7 +223,7 @@ class ToolExampleModule(PromptModule):
 
     is_example = True
 
-    @property
+    @cached_property
     def blank(self) -> ToolExampleOverride:
         return ToolExampleOverride(
             tool_name=self.tool_name, example_index=self.example_index, expected_hash=UNBOUND
@@ -259,7 +260,7 @@ class TaskExampleModule(PromptModule):
 
     is_example = True
 
-    @property
+    @cached_property
     def blank(self) -> TaskExampleOverride:
         return TaskExampleOverride(path=self.path, expected_hash=UNBOUND)
 
@@ -359,7 +360,7 @@ class GenerationModule(PromptModule):
     def name(self) -> str:
         return f"new task example in {show_path(self.container_path)}"
 
-    @property
+    @cached_property
     def blank(self) -> AddedTaskExample:
         return _blank(self.container_path)
 
