@@ -24,6 +24,7 @@ import promptgraft
 from promptgraft.cli.main import app
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.lazy import homes_of
+from promptgraft.search.config import RunConfig
 
 FOLDER = Path(__file__).parent / "reference"
 
@@ -234,6 +235,7 @@ def _class(name: str, value: type) -> Iterator[str]:
     if _has_own_init(value):
         yield _block(_signature(name, value))
     yield from _docstring(value)
+    yield from _inherited(value)
     yield from _example(name)
     for member, found in sorted(vars(value).items()):
         plain = found.__func__ if isinstance(found, (classmethod, staticmethod)) else found
@@ -245,6 +247,21 @@ def _class(name: str, value: type) -> Iterator[str]:
             bound = found.__get__(None, value) if plain is not found else plain
             yield _block(_signature(f"{name}.{member}", bound, skip_first=plain is found))
         yield from _docstring(plain)
+
+
+def _inherited(value: type) -> Iterator[str]:
+    """Yield a table of the inherited fields that the signature of a class of settings names."""
+    fields = attrs.fields_dict(value) if issubclass(value, RunConfig) else {}
+    rows = (
+        (f"`{one.name}`", one.description)
+        for base in inspect.getmro(value)[1:]
+        for section in griffe.Docstring(inspect.getdoc(base) or "").parse("google", warnings=False)
+        if section.kind.value == "attributes"
+        for one in section.value
+        if one.name in fields
+    )
+    if fields:
+        yield _table("attribute", rows)
 
 
 def _has_own_init(value: type) -> bool:

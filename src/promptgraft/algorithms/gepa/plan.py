@@ -10,18 +10,29 @@ from typing import Any, ClassVar, Literal, get_args
 import attrs
 
 from promptgraft.algorithms.gepa.additions.base import ADDITIONS_KIND, GROUP, VERSIONS, Addition
-from promptgraft.algorithms.gepa.reflect import ATTEMPTS, MOST_MODULES_CHANGED, REFLECTION
+from promptgraft.algorithms.gepa.prompts import META_PROMPTS
+from promptgraft.algorithms.gepa.reflect import (
+    ATTEMPTS,
+    MOST_MODULES_CHANGED,
+    REFLECTION,
+    questions_of,
+)
 from promptgraft.algorithms.gepa.select import Explored, MinibatchChoice, ModuleChoice
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.strict import checks
+from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import Paired, most_rollouts
+from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig, is_foreign
 from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning
 from promptgraft.search.population import Pool
+from promptgraft.search.reflection import reflection_params
 from promptgraft.search.settings import Affordable, Settings
 from promptgraft.search.validation import Full, Racing, Validation
 from promptgraft.targets.base import Target
+from promptgraft.targets.estimating import Sizes, sent_chars
+from promptgraft.targets.types import RolloutFeedback, RolloutRecord
 
 _QUESTIONS_EACH = 1.2
 """Expected questions per module of a proposal, with repairs."""
@@ -208,6 +219,8 @@ class GepaSettings(RunConfig):
         ConfigError: naming the setting by its path, what was expected and what was found.
     """
 
+    algorithm: ClassVar[str] = "gepa"
+    questions: ClassVar[Mapping[str, PromptTemplate[object]]] = META_PROMPTS
     former_settings: ClassVar[Mapping[str, str]] = {
         "escape_dollar_signs": "is not needed: in a new text every `$` is literal, except in a "
         "placeholder of the source; leave it out",
@@ -401,6 +414,27 @@ class GepaSettings(RunConfig):
         for addition in reversed(self.used_additions):  # the first takes its share last
             each = addition.expected_questions(modules, each)
         return round(proposals * _QUESTIONS_EACH * each)
+
+    def question_chars(self, target: Target, questions: Questions, sizes: Sizes) -> Sequence[int]:
+        baseline, refused = target.baseline(), "x" * sizes.refused
+        record = RolloutRecord(
+            example_id="example",
+            inputs_repr="x" * sizes.input,
+            output_repr="x" * sizes.answer,
+            tool_trace_repr="x" * sizes.trace,
+            feedback=RolloutFeedback(score=1 / 3, feedback="x" * sizes.feedback),
+        )
+        all_questions = questions_of(questions, as_published=self.strategy.published_question)
+        described = [target.describe(module, baseline) for module in target.modules]
+        # Only the longest question repeats a refused reply, and minibatches that have grown.
+        count = self.largest_batch if sizes.refused else self.batch_size
+        rendered_prompts = (
+            all_questions[module.meta_prompt].bind(
+                reflection_params(module, [record] * count, refused=(refused, refused))
+            )
+            for module in described
+        )
+        return [sent_chars(question.render()) for question in rendered_prompts]
 
     def _merges(self, proposals: int) -> int:
         most = self.strategy.max_merge_invocations if self.enable_merge else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 import attrs
 from msgspec.structs import replace
@@ -19,10 +19,8 @@ from promptgraft.algorithms.gradient.judging import Judge, RoundAttempt
 from promptgraft.algorithms.gradient.patching import Base, Patcher
 from promptgraft.algorithms.gradient.settings import GradientSettings
 from promptgraft.algorithms.gradient.tracing import Failure, Tracer
-from promptgraft.errors import ConfigError
-from promptgraft.ground.serde import did_you_mean
 from promptgraft.ground.strict.checks import reaches
-from promptgraft.ground.text import counted, listed, score
+from promptgraft.ground.text import counted, score
 from promptgraft.search.acceptance import Rejections
 from promptgraft.search.algorithm import BaseSearch, Kit
 from promptgraft.search.asks import Asking, Checkpoint, Records, Rollouts, Standing
@@ -42,9 +40,9 @@ from promptgraft.search.round_events import (
 )
 from promptgraft.search.stopping import RunStoppedError, StopReason
 from promptgraft.search.stops import Patience
-from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
+from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.judging import metrics_of
-from promptgraft.targets.types import Candidate, GepaExample, names_of
+from promptgraft.targets.types import GepaExample, names_of
 
 KNOWN_SHARE = 0.75
 """Share of a round's cases that may be known failures, whose answers are already paid for."""
@@ -115,7 +113,7 @@ class GradientSearch(BaseSearch):
         self._share = 1.0
         self._given_up: RunStoppedError | None = None
         self._events: list[RoundEvent] = []
-        self._initial = with_initial(kit.target, config.initial, kit.training)
+        self._initial = config.initial_candidate(kit.target)
         self._batches = Batches(kit.training, config.train_size, config.seed)
         self._patience = Patience(
             max_idle_steps=config.limits.max_idle_steps,
@@ -360,30 +358,3 @@ class Batches:
                 self._waiting = chance.sample(range(len(self._training)), len(self._training))
             chosen.add(self._waiting.pop())
         return tuple(self._training[place] for place in sorted(chosen))
-
-
-def with_initial(
-    target: Target, initial: Mapping[str, str], examples: Sequence[GepaExample]
-) -> Candidate | None:
-    """Return the initial candidate of a search; None for the baseline.
-
-    Raises:
-        ConfigError: naming an unknown part, or why a text cannot be used.
-    """
-    modules = {module.name: module for module in target.modules if not module.is_new}
-    candidate = None
-    for name, text in initial.items():
-        if name not in modules:
-            near = did_you_mean(name, list(modules))
-            raise ConfigError(
-                f"initial: no part `{name}` may change{near}; there are {listed(modules)}"
-            )
-        try:
-            candidate = target.graft(
-                candidate or target.baseline(), modules[name], text, parents=(0,), examples=examples
-            )
-        except InvalidProposalError as error:
-            raise ConfigError(f"initial: `{name}`: {error.detail}") from None
-    if candidate is None:
-        return None
-    return attrs.evolve(candidate, modules=tuple(modules[name] for name in initial))

@@ -14,16 +14,18 @@ from promptgraft.algorithms.gradient.stages import Aggregate, Backward, Rewrite
 from promptgraft.errors import ConfigError
 from promptgraft.evals.spending import Role
 from promptgraft.ground.functions import function_identity, taking
-from promptgraft.ground.serde import Json, shown
+from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.ground.strict.checks import COUNT, FINITE, FLAG, integer, one_of, path_of
+from promptgraft.ground.text import listed
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.search.acceptance import Paired
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.round_events import Problem, Severity
 from promptgraft.search.settings import Affordable
-from promptgraft.targets.base import Target
+from promptgraft.targets.base import InvalidProposalError, Target
 from promptgraft.targets.estimating import Sizes, sent_chars
+from promptgraft.targets.types import Candidate
 
 Attribution = Literal["steps", "trace"]
 """How failures are traced back: with a question for each step, or with one for all steps."""
@@ -48,7 +50,31 @@ def _texts(owner: object, field: attrs.Attribute[Any], value: object) -> None:
 
 @attrs.frozen(kw_only=True)
 class GradientSettings(RunConfig):
-    """The fields of ``GradientConfig``, and what they let a run use."""
+    """The settings of a gradient search, in addition to those of every run.
+
+    Attributes:
+        max_rounds: rounds that the run may make, 1 to 100.
+        patience: rounds in a row without an accepted candidate, after which the run ends.
+        target_score: mean of the current candidate on the validation set at which the run ends;
+            None for no target.
+        train_batch: training cases of a round: up to three quarters that the current candidate
+            is known to fail, and others, each of which is used once before any is used again.
+            ``all`` for all of them in every round.
+        initial: texts to begin with, by name of the part, in place of those in force.
+        max_gradients: gradients of a part in a round, at most; the most severe come first.
+        attribution: how failures are traced back: ``trace`` asks once for each case and shows
+            all of its steps; ``steps`` asks about each step, from the last to the first, as
+            published.
+        first_try: whether, after a refused candidate, the next ones are evaluated on the failures
+            that led to them before the validation set, and refused if they are no better there;
+            the published search does not do this.
+        backward: blames parts for a failed answer, in place of the questions.
+        aggregate: merges the problems of a part, in place of the question.
+        rewrite: writes the new text of a part, in place of the question.
+
+    Raises:
+        ConfigError: naming the field, what was expected and what was found.
+    """
 
     algorithm: ClassVar[str] = "gradient"
     functions: ClassVar[tuple[str, ...]] = (*RunConfig.functions, *STAGES)
@@ -82,6 +108,32 @@ class GradientSettings(RunConfig):
         if isinstance(self.acceptance, Paired):
             answers = self.pareto_set_size * (1 + self.acceptance.max_repeats)
             self.acceptance.check_power(answers, "raise pareto_set_size or max_repeats")
+
+    def initial_candidate(self, target: Target) -> Candidate | None:
+        """Return the candidate that the search begins with; None for the baseline.
+
+        Raises:
+            ConfigError: naming an unknown part, or why a text cannot be used.
+        """
+        modules = {module.name: module for module in target.modules if not module.is_new}
+        candidate, (_, training) = None, self.split
+        for name, text in self.initial.items():
+            if name not in modules:
+                near = did_you_mean(name, list(modules))
+                raise ConfigError(
+                    f"initial: no part `{name}` may change{near}; there are {listed(modules)}"
+                )
+            try:
+                base = candidate or target.baseline()
+                candidate = target.graft(base, modules[name], text, parents=(0,), examples=training)
+            except InvalidProposalError as error:
+                raise ConfigError(f"initial: `{name}`: {error.detail}") from None
+        if candidate is None:
+            return None
+        return attrs.evolve(candidate, modules=tuple(modules[name] for name in self.initial))
+
+    def check_target(self, target: Target) -> None:
+        self.initial_candidate(target)
 
     @property
     def decisive(self) -> Mapping[str, Json]:
