@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from decimal import Decimal
 
 import pytest
@@ -12,6 +14,7 @@ from promptgraft.errors import JournalCorruptError
 from promptgraft.evals.spending import Role, Spending, spent_on
 from promptgraft.ground.serde import HexDigest, Json, digest_text
 from promptgraft.journal import Journal
+from promptgraft.journal.records import Record
 from promptgraft.runtime.calls import Bound, KeptCalls
 from promptgraft.search.call_log import CallLog
 
@@ -144,6 +147,42 @@ def test_a_failed_attempt_is_charged_for_what_is_new_and_records_what_is_not_kep
     lost, fresh = log.fail(KEY, spent(called(), second, third))
     assert [*fresh] == [*spent(second, third)]
     assert [*lost] == [*spent(third)]
+
+
+class SlowJournal(MemoryJournal):
+    """Takes a while to record a call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_begun = threading.Event()
+        self.may_end = threading.Event()
+
+    def append_all(self, records: Sequence[Record]) -> None:
+        if any(record.kind == "call" for record in records):
+            self.has_begun.set()
+            self.may_end.wait(0.2)
+        super().append_all(records)
+
+
+def while_a_call_is_written() -> CallLog:
+    """Return a log of which another thread, as the one that writes late, writes a call."""
+    journal = SlowJournal()
+    journal.begin({})
+    log = CallLog(journal)
+    kept = log.places(KEY).kept
+    call(kept, "1", "first", called())
+    threading.Thread(target=kept.begin, daemon=True).start()
+    assert journal.has_begun.wait(10)
+    return log
+
+
+def test_a_call_that_is_being_written_when_its_answer_fails_is_charged_once() -> None:
+    log = while_a_call_is_written()
+    assert log.fail(KEY, spent(called())) == ([], [*spent(called())])
+
+
+def test_a_call_that_is_being_written_when_the_log_is_closed_is_not_lost() -> None:
+    assert while_a_call_is_written().close() == [*spent(called())]
 
 
 def test_answers_that_are_left_behind_are_charged_when_the_log_is_closed(

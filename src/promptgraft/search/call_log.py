@@ -237,7 +237,8 @@ class CallLog:
         answer = self._open.get(key)
         if answer is None:
             return spent, spent
-        answer.begin()
+        # Even if none of its calls wait: another thread may be writing them, and counts them then.
+        self.write([], of=[answer])
         self._close(key)
         fresh = without(spent, answer.replayed)
         return without(fresh, answer.kept), fresh
@@ -250,7 +251,7 @@ class CallLog:
             self._stirred.notify_all()
         spent: list[Spending] = []
         for key, answer in still_open.items():
-            answer.begin()
+            self.write([], of=[answer])  # as above
             spent += [*answer.kept, *self._charge_lost(key)]
         return spent
 
