@@ -291,11 +291,8 @@ class _Outlook:
         teaching = self.run.teaching
         if teaching is None or not teaching.questions:
             return
-        teacher, questions, count = (
-            teaching.teacher,
-            teaching.questions.values(),
-            len(teaching.questions),
-        )
+        teacher, questions = teaching.teacher, teaching.questions.values()
+        count = len(questions)
         graph = teacher.prompt.graph if isinstance(teacher.prompt, StandIn) else None
         if graph is not None and (flow := _node_flow(graph.flow_on(teacher.adapter))) is not None:
             inputs = fmean(len(show_value(question.case.input)) for question in questions)
@@ -314,9 +311,8 @@ class _Outlook:
             is_answer=False,
             adapter=teacher.asked,
         )
-        yield _answers(Role.TEACHER, teacher.asked, estimate, most=count, expected=count).priced(
-            None
-        )
+        calls = _answers(Role.TEACHER, teacher.asked, estimate, most=count, expected=count)
+        yield calls.priced(None)
 
     def _tasks(self) -> Iterator[RolePlan]:
         """Yield the rows of rollouts; at most with the maximum growth of all modules."""
@@ -464,15 +460,13 @@ class _Outlook:
     @cached_property
     def room(self) -> int:
         """Characters by which the modules can grow in total."""
-        baseline, most_added = (
-            self.run.target.baseline(),
-            self.run.config.max_task_examples_per_section,
-        )
+        target, baseline = self.run.target, self.run.target.baseline()
+        most_added = self.run.config.max_task_examples_per_section
         return sum(
             most_added * longest
             if module.is_new
-            else max(0, longest - len(self.run.target.text(module, baseline)))
-            for module, longest in zip(self.run.target.modules, self._bounds, strict=True)
+            else max(0, longest - len(target.text(module, baseline)))
+            for module, longest in zip(target.modules, self._bounds, strict=True)
         )
 
     @property
