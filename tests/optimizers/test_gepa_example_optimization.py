@@ -118,6 +118,16 @@ def test_without_that_kind_of_part_nothing_is_gained(look: Look) -> None:
     assert found.store.resolve(TEMPLATE.descriptor, "won") is None
 
 
+def test_a_question_shows_examples_of_tools_and_that_no_tool_was_called() -> None:
+    asked = run(in_tool, **SECTIONS).reflection.requests[0].text
+    assert "tool example search_code/0:\n\n```\nFind a name.: " in asked
+    assert asked.count("**Trace:**\n\n```\n[no tool was called]\n```") == 2
+    of_example = run(
+        in_tool, target_section_paths=(), target_tool_examples=(TOOL_EXAMPLE,)
+    ).reflection.requests[0]
+    assert "tool example search_code/0:" not in of_example.text
+
+
 def test_the_result_holds_each_kind_under_its_name() -> None:
     found = run(in_new_example, enable_example_generation=True)
     [generated] = found.result.generated_task_examples

@@ -375,3 +375,15 @@ def test_journals_of_before_questions_showed_a_single_step_stay_valid() -> None:
     assert before.digest == now.digest
     assert "- step 1: router" not in before.prompt.render().text
     assert "- step 1: router" in now.prompt.render().text
+
+
+def test_journals_of_before_questions_showed_examples_of_tools_stay_valid() -> None:
+    neighbours = (*MODULE.neighbours, ("tool example find/0", "Find a name."))
+    prompts = {MODULE.meta_prompt: Prompt(REFLECT_ON_SECTION)}
+    before, now = (
+        question_on("step/1", module, [RECORD], meta_prompts=prompts)
+        for module in (MODULE, attrs.evolve(MODULE, neighbours=neighbours))
+    )
+    assert before.digest == now.digest
+    assert "Find a name." not in before.prompt.render().text
+    assert "Find a name." in now.prompt.render().text

@@ -61,7 +61,7 @@ def reflection_params(
         records: its rollouts; unscored ones are left out.
         evidence: what else the question shows.
         refused: why the previous reply could not be used, and that reply.
-        for_digest: with steps and expected answers as journals have digested them.
+        for_digest: with what journals have digested of steps, answers and examples of tools.
     """
     problem, previous = refused
     is_long = len(description.text) >= LONG_CHARS and not description.as_json
@@ -80,6 +80,7 @@ def reflection_params(
             f"{', which the model was not shown' if name in evidence.unseen else ''}:\n\n"
             f"{fenced_part(text)}"
             for name, text in description.neighbours
+            if not (for_digest and name.startswith("tool example "))
         ),
         examples=examples_of(
             records, {description.name: "this part"}, evidence, for_digest=for_digest

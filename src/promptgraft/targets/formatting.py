@@ -15,6 +15,7 @@ from promptgraft.evals.types import Case, Conversation, TurnAnswered
 from promptgraft.ground.content import Input, in_words, named
 from promptgraft.ground.serde import unstructure
 from promptgraft.ground.text import clip, clip_lines, code_span, fenced
+from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.targets.types import GepaExample, RolloutRecord
 
@@ -36,26 +37,17 @@ def fenced_part(text: str) -> str:
 
 def clip_record(record: RolloutRecord, *, texts: int, traces: int) -> RolloutRecord:
     """Return a record with its texts clipped, and its trace and evaluation log."""
-    if record.steps:
-        record = attrs.evolve(record, steps=tuple(step.clipped(texts) for step in record.steps))
     feedback = record.feedback
-    feedback_text, log = (feedback.feedback, feedback.eval_trace) if feedback else ("", None)
-    clipped_texts = (
-        *(record.inputs_repr, record.output_repr, record.expected_repr),
-        *(record.fault, feedback_text),
-    )
-    traced = (record.tool_trace_repr, log or "")
-    if max(map(len, clipped_texts)) <= texts and max(map(len, traced)) <= traces:
-        return record
     if feedback is not None:
-        log = log and clip_lines(log, traces)
-        feedback = attrs.evolve(feedback, feedback=clip(feedback_text, texts), eval_trace=log)
+        log = feedback.eval_trace and clip_lines(feedback.eval_trace, traces)
+        feedback = attrs.evolve(feedback, feedback=clip(feedback.feedback, texts), eval_trace=log)
     return attrs.evolve(
         record,
+        steps=tuple(step.clipped(texts) for step in record.steps),
         inputs_repr=clip(record.inputs_repr, texts),
         output_repr=clip(record.output_repr, texts),
         expected_repr=clip(record.expected_repr, texts),
-        tool_trace_repr=clip_lines(record.tool_trace_repr, traces),
+        tool_trace_repr=record.tool_trace_repr and clip_lines(record.tool_trace_repr, traces),
         fault=clip(record.fault, texts, around=" "),
         feedback=feedback,
     )
@@ -104,7 +96,7 @@ def default_trace_formatter(session: SessionProtocol) -> str:
     """Show each tool call with its parameters and its result, each on a line of its own.
 
     In a conversation, each turn is shown after its tool calls. A line shows at most 1,000
-    characters of a value.
+    characters of a value. If the model had tools and called none, that is the first line.
     """
     lines: list[str] = []
     turn = 0
@@ -115,6 +107,9 @@ def default_trace_formatter(session: SessionProtocol) -> str:
             turn += 1
             user, answer = _line(event.query), _line(event.answer.text)
             lines += [f"[turn {turn}]", f"  user: {user}", f"  answer: {answer}"]
+    prompts = session.select_all(PromptRendered)
+    if prompts and prompts[-1].prompt.tools and not session.select_all(ToolInvoked):
+        lines.insert(0, "[no tool was called]")
     return "\n".join(lines)
 
 

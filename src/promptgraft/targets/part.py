@@ -163,10 +163,14 @@ class View:
         ]
         parts = [(descriptors.section_part(path), self.body(path)) for path in sections]
         parts += [(descriptors.summary_part(path), self.summary(path)) for path in sections]
-        parts += [
-            (f"tool {tool.name}", self.tool(tool.name).description)
-            for tool in self.descriptor.tools
-        ]
+        for name in self.descriptor.tools_by_name:
+            tool = self.tool(name)
+            parts.append((f"tool {name}", tool.description))
+            # The question about one of them shows the others in the form of its reply.
+            calls = () if but.startswith(f"tool example {name}/") else tool.examples
+            for at, call in enumerate(calls):
+                text = f"{call.description}: {call.input_json} → {call.output_json}"
+                parts.append((f"tool example {name}/{at}", text))
         for container in self.descriptor.containers:
             if container.path == without:
                 continue
