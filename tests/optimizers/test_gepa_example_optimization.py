@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -27,10 +28,13 @@ from optimizers.worlds import Run, bound, config, numbered
 from promptgraft import (
     EventBus,
     InMemoryPromptOverridesStore,
+    OptimizationContext,
+    OptimizationJob,
     OverlayPromptOverridesStore,
     Prompt,
     PromptResponse,
     RenderedPrompt,
+    ScriptedAdapter,
     SectionVisibility,
     Session,
     StopReason,
@@ -42,7 +46,7 @@ from promptgraft.algorithms.gepa import (
     RolloutFeedback,
     ToolExampleTarget,
 )
-from promptgraft.errors import UnknownPartError
+from promptgraft.errors import ConfigError, UnknownPartError
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import BasePromptOverridesStore
 from promptgraft.prompt import (
@@ -172,21 +176,46 @@ def test_a_run_that_hides_parts_is_resumed_with_the_same_result() -> None:
         assert resumed.scores_matrix == whole.scores_matrix
 
 
-def test_a_summary_that_no_answer_was_shown_is_not_mutated() -> None:
-    found = run(in_summary, summaries=(("examples",),), max_idle_steps=3)
-    assert found.result.stop_reason is StopReason.NO_PROGRESS
-    assert found.reflection.calls == 0
+UNSEEN = "no example shows a part that may change (`{}`); name another part, or add examples that"
+FULL = "max_task_examples_per_section: `{}`: there are as many task examples as this allows; raise"
 
 
-def test_a_section_that_is_full_gets_no_more_examples() -> None:
-    found = run(
-        lambda rendered: len(rendered.text) > 10_000,
-        enable_example_generation=True,
-        max_task_examples_per_section=1,
-        max_idle_steps=3,
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"summaries": (("examples",),)}, UNSEEN.format("summary examples")),
+        ({"target_section_paths": (("notes",),)}, UNSEEN.format("section notes")),
+        (
+            {"enable_example_generation": True, "max_task_examples_per_section": 1},
+            FULL.format("new task example in examples"),
+        ),
+    ],
+    ids=["summary", "section", "full"],
+)
+def test_a_run_in_which_nothing_can_change_is_refused_before_the_first_call(
+    options: dict[str, Any], message: str
+) -> None:
+    def never(rendered: RenderedPrompt[object]) -> bool:
+        raise AssertionError("nothing is asked")
+
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        run(never, **options)
+
+
+def test_a_section_that_some_example_shows_may_change() -> None:
+    sections = (
+        MarkdownSection(
+            title="Rules",
+            key="rules",
+            template="Be exact.",
+            enabled=lambda values: values["text"] == "question 3",
+        ),
+        MarkdownSection(title="Question", key="question", template="$text", overridable=False),
     )
-    assert found.result.stop_reason is StopReason.NO_PROGRESS
-    assert found.reflection.calls == 0
+    template = PromptTemplate[object](ns="tests", key="seldom", sections=sections)
+    context = OptimizationContext(ScriptedAdapter([]))
+    settings = config(training_examples=EXAMPLES, target_section_paths=(("rules",),))
+    assert OptimizationJob(Prompt(template), context, settings).plan().reflections > 0
 
 
 def written(key: str) -> str:

@@ -311,7 +311,7 @@ class PromptRollout:
         unseen = (
             (address, part)
             for address, prompt in self.prompts.items()
-            for part in _unseen(prompt.descriptor, rendered.get(address))
+            for part in unseen_parts(prompt.descriptor, rendered.get(address))
         )
         alone = self.flow is None
         return tuple(part if alone else named_in(address, part) for address, part in unseen)
@@ -399,7 +399,10 @@ def _isolated(prompt: Prompt[object]) -> Prompt[object]:
     return prompt if params is prompt.params else attrs.evolve(prompt, params=params)
 
 
-def _unseen(descriptor: PromptDescriptor, rendered: RenderedPrompt[object] | None) -> Iterator[str]:
+def unseen_parts(
+    descriptor: PromptDescriptor, rendered: RenderedPrompt[object] | None
+) -> Iterator[str]:
+    """Yield the sections, summaries and tools that a rendering does not show; all without one."""
     sections = rendered.sections if rendered else ()
     shown_paths = {(section.path, section.summarized) for section in sections}
     offered = {tool.name for tool in rendered.tools} if rendered else ()

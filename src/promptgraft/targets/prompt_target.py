@@ -13,6 +13,7 @@ from promptgraft.adapters.abilities import check_serves
 from promptgraft.evals.causes import compares_expected
 from promptgraft.ground.content import kinds_of_files
 from promptgraft.ground.serde import Json, digest_json, shown
+from promptgraft.ground.text import listed
 from promptgraft.overrides.parts import plain_lists
 from promptgraft.overrides.parts.descriptors import SectionPath, show_path
 from promptgraft.overrides.parts.entry import Entry
@@ -29,7 +30,13 @@ from promptgraft.targets.estimating import Estimate, estimated, text_chars
 from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.part import PartOf, PromptPart, View
 from promptgraft.targets.part_kinds import taken_keys
-from promptgraft.targets.prompt_rollout import CheckedFlow, CheckedFunction, PromptRollout, too_long
+from promptgraft.targets.prompt_rollout import (
+    CheckedFlow,
+    CheckedFunction,
+    PromptRollout,
+    too_long,
+    unseen_parts,
+)
 from promptgraft.targets.replies import fresh_key
 from promptgraft.targets.types import (
     Candidate,
@@ -394,8 +401,8 @@ class PromptTarget:
 
         Raises:
             BindingError: naming the example, or a placeholder in another syntax.
-            ConfigError: shared parameters cannot be copied, the prompt is too long, or the
-                function that answers does not take the parameters of an example.
+            ConfigError: shared parameters cannot be copied, the prompt is too long, nothing can
+                change, or the function that answers does not take the parameters of an example.
         """
         self.rollout.prompts_of(self.baseline())
         if self.rollout.flow is not None:
@@ -406,11 +413,13 @@ class PromptTarget:
                     self.rollout.flow.check(self.rollout.prompts, example.params)
             return
         [prompt] = self.rollout.prompts_of(self.baseline()).values()
+        unseen: list[set[str]] = []
         for example in examples:
             try:
                 rendered = _rendered_with(prompt, example)
             except (errors.BindingError, errors.PromptRenderError) as error:
                 raise errors.BindingError(f"example `{example.id}`: {error}") from None
+            unseen.append(set(unseen_parts(prompt.descriptor, rendered)))
             # For the estimate, which would render them again.
             self._lengths[example.id] = text_chars(rendered, self.rollout.adapter)
             length = len(rendered.text)
@@ -422,6 +431,7 @@ class PromptTarget:
                 )
         if self.max_prompt_chars is not None:
             self._limited[:] = examples
+        self._check_changeable(set.intersection(*unseen))
         self._check_reads(examples[0])
         if isinstance(self.rollout.adapter, CheckedFunction):
             for example in _of_each_shape(examples):
@@ -430,6 +440,29 @@ class PromptTarget:
         for place in kinds_of_files(params):
             rendered = _rendered_with(prompt, examples[place])
             check_serves(self.rollout.adapter, rendered)
+
+    def _check_changeable(self, unseen: Collection[str]) -> None:
+        """Refuse a run in which no part can change.
+
+        Args:
+            unseen: what no example shows.
+        """
+        baseline, names = self.baseline(), listed(module.name for module in self.modules)
+        shown_modules = [
+            module
+            for module in self.modules
+            if module.owner not in unseen and (module.is_new or self.has_room(module, baseline))
+        ]
+        if not shown_modules:
+            raise errors.ConfigError(
+                f"no example shows a part that may change ({names}); name another part, or add "
+                "examples that show it"
+            )
+        if not any(self.has_room(module, baseline) for module in shown_modules):
+            raise errors.ConfigError(
+                f"max_task_examples_per_section: {names}: there are as many task examples as "
+                "this allows; raise it, or name another part"
+            )
 
     def _check_reads(self, example: GepaExample) -> None:
         """Refuse a prompt that reads no value of its examples but names one in braces."""

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
         load_metric_config,
         load_metrics,
     )
-    from promptgraft.evals.metrics.text import Contains, EditSimilarity, Exact, Length, Rouge
+    from promptgraft.evals.metrics.similarity import EditSimilarity, Rouge
+    from promptgraft.evals.metrics.text import Contains, Exact, Length
     from promptgraft.evals.metrics.values import Classification, Cost, Latency, Number, Tokens
     from promptgraft.evals.types import MetricKind
     from promptgraft.ground.strict.kinds import record_of

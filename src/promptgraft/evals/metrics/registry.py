@@ -28,7 +28,7 @@ _CLASSES = {
     "classification": ("values", "Classification"),
     "contains": ("text", "Contains"),
     "cost": ("values", "Cost"),
-    "edit_similarity": ("text", "EditSimilarity"),
+    "edit_similarity": ("similarity", "EditSimilarity"),
     "exact": ("text", "Exact"),
     "json_match": ("json_values", "JsonMatch"),
     "latency": ("values", "Latency"),
@@ -36,7 +36,7 @@ _CLASSES = {
     "number": ("values", "Number"),
     "python": ("functions", "Python"),
     "regex": ("patterns", "Regex"),
-    "rouge": ("text", "Rouge"),
+    "rouge": ("similarity", "Rouge"),
     "tokens": ("values", "Tokens"),
     "tool_trajectory": ("json_values", "ToolTrajectory"),
 }
