@@ -252,8 +252,9 @@ class JsonMatch(ReferenceMetric, JsonRules):
         wrong = sum(place.weight for place in compared if place.fault)
         if not wrong:
             return self.verdict(1.0, "found the expected JSON")
+        head = f"{wrong} of {total} values differ: " if total > 1 else ""
         faults = some([place.fault for place in compared if place.fault])
-        return self.verdict((total - wrong) / total, f"{wrong} of {total} values differ: {faults}")
+        return self.verdict((total - wrong) / total, head + faults)
 
 
 @attrs.frozen
