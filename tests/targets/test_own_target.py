@@ -42,7 +42,7 @@ from promptgraft.targets import (
     Target,
     TextTarget,
 )
-from promptgraft.targets.base import OwnTarget
+from promptgraft.targets.own import OwnTarget
 
 WORDS = ("sun", "rain", "wind", "snow")
 

@@ -216,9 +216,7 @@ def _verdict(item: pytest.Item, found: tuple[Selection, Case]) -> CaseVerdict:
     selection, case = found
     verdict = _run_of(item.config).verdict(selection, case)
     if isinstance(verdict, str):
-        from promptgraft.ground.text import visible
-
-        pytest.fail(f"case `{case.id}` has no score: {visible(verdict)}", pytrace=False)
+        pytest.fail(f"case `{case.id}` has no score: {verdict}", pytrace=False)
     return verdict
 
 

@@ -323,12 +323,12 @@ class TestRun:
         return chosen_cases(self.project(selection.project).parts, selection.choice.split)
 
     def verdict(self, selection: Selection, case: Case) -> CaseVerdict | str:
-        """Return the verdict on a case, or the reason why it is unscored."""
+        """Return the verdict on a case, or in one line why it is unscored."""
         subject, answered = self._answered(selection, (case,), workers=1)
         tried = gate.case_results((case,), answered.values(), subject.metrics)[0]
         outcome = answered[case.id].outcome
         if outcome.status is CaseStatus.UNSCORED or outcome.score is None:
-            return outcome.error
+            return visible(outcome.error)
         return CaseVerdict(
             case=case,
             answer=answered[case.id].answer,

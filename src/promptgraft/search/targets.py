@@ -29,7 +29,7 @@ from promptgraft.search.config import RunConfig
 from promptgraft.search.context import OptimizationContext
 from promptgraft.search.settings import PersistenceScope, Settings
 from promptgraft.targets import part_kinds
-from promptgraft.targets.base import Identity, OwnTarget, Subject, Target
+from promptgraft.targets.base import Identity, Subject, Target
 from promptgraft.targets.judging import MetricFeedback, metrics_of
 from promptgraft.targets.part import PartOf, PromptPart
 from promptgraft.targets.prompt_rollout import PromptRollout
@@ -89,6 +89,9 @@ def target_for(
         StoreError: the store cannot be read.
     """
     if isinstance(subject, Target):
+        # Imported here, because few runs improve a target of their author.
+        from promptgraft.targets.own import OwnTarget
+
         return OwnTarget(subject)
     check_nodes(subject, metrics_of(config.feedback_fn))
     rollout = _rollout(subject, config, context, watch)

@@ -1,20 +1,18 @@
-"""Targets: what is being optimized, as the algorithms see it; targets of users, checked."""
+"""Targets: what is being optimized, as the algorithms see it."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import attrs
 
 from promptgraft.adapters.base import ProviderAdapter
-from promptgraft.errors import CallerError, PromptgraftError, user_errors
+from promptgraft.errors import PromptgraftError
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import HexDigest, Json, digest_json, shown
-from promptgraft.ground.text import raised
+from promptgraft.ground.serde import HexDigest, Json, digest_json
 from promptgraft.overrides.parts.validation import MAX_BODY_CHARS
 from promptgraft.overrides.types import Provenance
 from promptgraft.prompt.template import Prompt
@@ -351,142 +349,3 @@ class TextTarget(Target):
             first_change, second_change = first.changes[name], second.changes[name]
             merged[name] = second_change if first_change == before else first_change
         return Candidate(changes=merged, parents=parents)
-
-
-T = TypeVar("T")
-
-
-@attrs.frozen
-class OwnTarget(Target):
-    """A target written by a user; errors name the class, the method and the part.
-
-    The results of ``rollout`` and ``persist`` are checked by their callers.
-    """
-
-    own: Target
-
-    @property
-    def identity(self) -> Identity:
-        with self._named("identity"):
-            return _expected(Identity, self.own.identity)
-
-    @property
-    def modules(self) -> tuple[Module, ...]:
-        with self._named("modules"):
-            return tuple(_expected(Module, module) for module in self.own.modules)
-
-    def baseline(self) -> Candidate:
-        with self._named("baseline"):
-            return _expected(Candidate, self.own.baseline())
-
-    def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
-        with self._named("describe", module, candidate.parents):
-            return _expected(ModuleDescription, self.own.describe(module, candidate))
-
-    def text(self, module: Module, candidate: Candidate) -> str:
-        with self._named("text", module, candidate.parents):
-            return _expected(str, self.own.text(module, candidate))
-
-    def has_room(self, module: Module, candidate: Candidate) -> bool:
-        with self._named("has_room", module, candidate.parents):
-            return self.own.has_room(module, candidate)
-
-    def graft(
-        self,
-        candidate: Candidate,
-        module: Module,
-        proposal: str,
-        *,
-        parents: tuple[int, ...],
-        examples: Sequence[GepaExample],
-    ) -> Candidate:
-        with self._named("graft", module, parents):
-            grafted = self.own.graft(
-                candidate, module, proposal, parents=parents, examples=examples
-            )
-            return _expected(Candidate, grafted)
-
-    def merge(
-        self,
-        base: Candidate,
-        first: Candidate,
-        second: Candidate,
-        *,
-        parents: tuple[int, ...],
-        examples: Sequence[GepaExample],
-        keep_both: bool = False,
-    ) -> Candidate:
-        with self._named("merge", parents=parents):
-            merged = self.own.merge(
-                base, first, second, parents=parents, examples=examples, keep_both=keep_both
-            )
-            return _expected(Candidate, merged)
-
-    def additions(self, candidate: Candidate) -> Mapping[tuple[str, ...], str]:
-        with self._named("additions", parents=candidate.parents):
-            return _expected(Mapping, self.own.additions(candidate))
-
-    def estimate(self, examples: Sequence[GepaExample]) -> Estimate:
-        with self._named("estimate"):
-            return _expected(Estimate, self.own.estimate(examples))
-
-    def check(self, examples: Sequence[GepaExample]) -> None:
-        # Texts of candidates are kept by these names.
-        names = [module.name for module in self.modules]
-        if not names or len(set(names)) < len(names):
-            raise CallerError(
-                f"target {type(self.own).__name__}: `modules`: expected at least one part, and "
-                f"different names, found {shown(names)}"
-            )
-        with self._named("check"):
-            self.own.check(examples)
-
-    @property
-    def in_force(self) -> Json:
-        with self._named("in_force"):
-            return self.own.in_force
-
-    def over(self, in_force: Json) -> Target:
-        with self._named("over"):
-            return OwnTarget(_expected(Target, self.own.over(in_force)))
-
-    def rollout(
-        self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
-    ) -> RolloutRecord:
-        return self.own.rollout(candidate, example, deadline)
-
-    def persist(
-        self, candidate: Candidate, provenance: Provenance, *, pool: Sequence[Candidate]
-    ) -> bool:
-        return self.own.persist(candidate, provenance, pool=pool)
-
-    @contextmanager
-    def _named(
-        self, method: str, module: Module | None = None, parents: tuple[int, ...] = ()
-    ) -> Iterator[None]:
-        """Convert an exception of a method; promptgraft's own, such as a refused text, pass."""
-        try:
-            yield
-        except PromptgraftError:
-            raise
-        except user_errors() as error:
-            about = [f"part `{module.name}`"] if module else []
-            if parents:
-                about.append(f"a child of candidate {' and '.join(map(str, parents))}")
-            place = f" ({', '.join(about)})" if about else ""
-            message = (
-                str(error) if isinstance(error, _WrongResultError) else f"raised {raised(error)}"
-            )
-            raise CallerError(
-                f"target {type(self.own).__name__}: `{method}`{place} {message}"
-            ) from error
-
-
-class _WrongResultError(Exception):
-    """A method returned a value of the wrong type."""
-
-
-def _expected(kind: type[object], found: T) -> T:
-    if not isinstance(found, kind):
-        raise _WrongResultError(f"returned {shown(found)}; expected a {kind.__name__}")
-    return found
