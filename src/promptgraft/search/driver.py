@@ -136,7 +136,7 @@ class Driver:
         waiting, self._waiting = sorted(self._waiting, key=lambda one: one[1].number), []
         moved = False
         for is_ready, strand, work in waiting:
-            if strand.is_given_up or self._main.has_ended:
+            if strand.is_given_up or self._main.has_ended:  # nobody waits for it
                 continue
             if is_ready():
                 moved = True
@@ -230,6 +230,7 @@ class Driver:
             self.emit(event, parent)
         parent.answers.ledger.take(strand.answers.ledger)
         faults, joined = parent.answers.held, strand.answers.held
+        # A branch begins with a copy of the faults of its parent.
         faults += [fault for fault in joined if fault not in faults and not fault.is_recorded]
         if parent is self._main:
             parent.stretch.add(parent.batches + strand.batches)

@@ -160,6 +160,7 @@ class Frontier:
     def _update(self, index: int) -> None:
         # A list, because an array creates a new float at each access.
         row, heights = self._rows[index].tolist(), self._heights
+        # Who led where the candidate is higher leads there no longer.
         for cell in _where(gt, row, heights):
             heights[cell] = row[cell]
             for number, block in enumerate(self._blocks):
@@ -273,6 +274,7 @@ class Cover:
             return
         insort(self._lasts, (UNSCORED if mean is None else mean, index, leading))
         everywhere = (1 << len(self._heights)) - 1
+        # From the last to the first: each is the last leader of the cells that no later one has.
         stays, free, elsewhere = [], everywhere, everywhere ^ new
         for worth, member, led_in in reversed(self._lasts):
             leads = led_in if member == index else led_in & elsewhere
@@ -281,6 +283,7 @@ class Cover:
                 stays.append((last, (worth, member, leads)))
         stays.reverse()
         self._lasts = [leader for _, leader in stays]
+        # Forwards: who is the last leader of a cell that nobody remaining before it covers, stays.
         unmatched, free = {}, everywhere
         for last, (_, member, leads) in stays:
             if last & free:

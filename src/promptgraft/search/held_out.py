@@ -169,14 +169,14 @@ class _Comparison:
             both = (
                 (example, *self._both(example)) for example in self.examples if example.critical
             )
-            open_ones = [
+            unsettled = [
                 example
                 for example, before, after in both
                 if not (before and after) or not is_settled(before, after)
             ]
-            if not open_ones or not self.kit.budget.affords(2 * len(open_ones)):
+            if not unsettled or not self.kit.budget.affords(2 * len(unsettled)):
                 break
-            yield from self.ask(open_ones, number)
+            yield from self.ask(unsettled, number)
 
     @property
     def is_fixed(self) -> bool:

@@ -220,6 +220,7 @@ class Pipeline(Generic[StepT, AttemptT]):
     def _start(self) -> asks.Asking[None]:
         """Start the steps in order, as far as the budget covers each of them completely."""
         validation, entries = self._entries()
+        # Something may follow a validation, such as a merge, which is reserved with it.
         most_kept = validation and validation + self.search.most_after
         for step, entry in zip(tuple(self._steps), entries, strict=True):
             if not step.has_started:

@@ -92,6 +92,7 @@ class Attempt:
         """The parent with all changes; the parent itself if there are none."""
         if not self.changes:
             return self.candidate
+        # Each change is grafted onto the one before it, so the last candidate has them all.
         modules = tuple(change.module for change in self.changes)
         return attrs.evolve(self.changes[-1].candidate, modules=modules)
 
@@ -164,6 +165,7 @@ class Step(PipelineStep[Attempt]):
     @property
     def learners(self) -> list[Attempt]:
         """The attempts that could learn something."""
+        # What is no reflection, such as a relocation, needs no failures.
         return [
             attempt
             for attempt in self.attempts

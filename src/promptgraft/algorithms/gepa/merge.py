@@ -112,6 +112,7 @@ class Merger:
         first = self._subsample(common, *parent_scores)
         rest = [position for position in common if position not in first]
         records: dict[int, RolloutRecord] = {}
+        # On a few examples first, because most merges fail there.
         for name, where, compared in (("merge", first, first), ("merge/rest", rest, common)):
             examples = [self._kit.validation[place] for place in where]
             rollouts = yield from Rollouts(

@@ -379,7 +379,7 @@ class GepaSettings(RunConfig):
         """Return what proposals need beside reserves, with ``batch`` examples in later steps."""
         each = self.strategy.proposals_per_step
         entries = self.entry_size(-(-proposals // each), merges=self._merges(proposals))
-        grown = max(0, proposals - each)
+        grown = max(0, proposals - each)  # minibatches grow from the second step on
         later = grown * most_rollouts(self.acceptance, batch)
         trials = (proposals - grown) * self.trial_size + later
         return self.baseline_size + trials + entries + self._finals + self.following_size

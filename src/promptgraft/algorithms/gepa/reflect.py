@@ -153,7 +153,7 @@ class Draft:
         [(module, description)] = self.parts
         tag = JSON_TAG if description.as_json else TEXT_TAG
         text = parse_reply(reply.text, tag=tag, finish_reason=reply.finish_reason)
-        if text.startswith(SEARCH):
+        if text.startswith(SEARCH):  # edits, which are asked for where the text is long
             text = edited(description.text, text)
         part, parent = (module, description), self.attempt.candidate
         self.changes = (self.reflector.graft(self.attempt, parent, part, text),)
@@ -235,6 +235,7 @@ class Reflector:
         for change in (change for draft in drafts for change in draft.changes):
             part = change.module, change.before
             try:
+                # The questions are independent, so each reply was grafted onto the parent alone.
                 onto = changes[-1].candidate if changes else None
                 anew = change if onto is None else self.graft(attempt, onto, part, change.text)
                 changes = (*changes, anew)
@@ -288,6 +289,7 @@ class Reflector:
 
     def was_tried(self, attempt: Attempt, child: Candidate) -> bool:
         """Return whether a candidate had been tried when the attempt began."""
+        # Which ones were tried since then depends on how steps overlap.
         return self.seen.get(child.digest, attempt.step.tried) < attempt.step.tried
 
 

@@ -277,8 +277,9 @@ class Minibatches:
     def _failed(self, candidate: Candidate, size: int) -> list[str]:
         """Return earlier failures of a candidate for some places, the least often used first."""
         failed = self._training_rollouts.failed(candidate)
+        # Failures come first in a minibatch, whose last example is always evaluated anew.
         places = sum(self._random.random() < _FAILED_SHARE for _ in range(size - 1))
-        mixed = self._random.sample(list(failed), len(failed))
+        mixed = self._random.sample(list(failed), len(failed))  # sorting keeps the order of equals
         return sorted(mixed, key=lambda name: failed[name] // _TURNS_IN_A_ROW)[:places]
 
     def _from_epoch(self, size: int, again: Sequence[str] = ()) -> list[str]:

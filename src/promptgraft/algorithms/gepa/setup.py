@@ -51,6 +51,7 @@ class Parts(Tools):
     def of(cls, config: GepaSettings, kit: Kit) -> Parts:
         """Return the parts of a search with these settings."""
         strategy, seen_texts = config.strategy, Seen()
+        # Nothing else looks at them, and a long run would hold many.
         keeps = strategy.reuse_rollouts or strategy.minibatches == "teaching"
         training_rollouts = TrainingRollouts(kit.scorer, keeps=keeps)
         validator = _validator(config, kit)
@@ -107,6 +108,7 @@ class Parts(Tools):
             for index in range(count)
         ]
         for attempt in attempts:
+            # All of them begin, whoever proposes then: each uses up its random numbers in any case.
             proposers = [addition.begin(attempt) for addition in self.additions]
             attempt.proposers = [*filter(None, proposers), self.reflector.propose]
             if attempt.minibatch:
@@ -140,6 +142,7 @@ class Parts(Tools):
         """Learn from an attempt that has ended. Call in the order of the steps."""
         new = [record for record in attempt.records if record.example_id not in attempt.reused]
         self.training_rollouts.add(attempt.candidate, new)
+        # A module keeps its turn where there was nothing to learn about it.
         if attempt.had_failures:
             self.reflector.turns.took(attempt.turn, attempt.modules)
         for addition in self.additions:

@@ -65,6 +65,7 @@ class Blame(Addition):
         return (yield from reflector.reflect_on(attempt, modules, failures))
 
     def learn(self, attempt: Attempt) -> None:
+        # A number is only used up where it has decided something.
         if attempt.notes.get(self.name):
             self._draws.popleft()
 

@@ -197,11 +197,12 @@ class Shorten(Addition):
         if attempt.compared is None:
             return
         for number, records in enumerate(attempt.compared.batches):
-            candidate = attempt.child if number % 2 else attempt.candidate
+            candidate = attempt.child if number % 2 else attempt.candidate  # they take turns
             if candidate.digest not in self._keys:
                 self._keys[candidate.digest] = self._keys_of(candidate)
             for record in records:
                 score, feedback = self.tools.kit.scorer.score(record), record.feedback
+                # Counted when it was made.
                 is_old = number == 0 and record.example_id in attempt.reused
                 if score is not None and feedback is not None and not is_old:
                     tried = self._tried.setdefault(record.example_id, _Tried())
@@ -318,7 +319,7 @@ class Shorten(Addition):
         return [
             line
             for line, nearness in zip(lines, near, strict=True)
-            if nearness and 2 * nearness >= max(near)
+            if nearness and 2 * nearness >= max(near)  # as near as half of the nearest
         ]
 
     def _drop(self, parent: Candidate, spared: _Dropped, step: int) -> Asking[None]:
@@ -385,7 +386,7 @@ class Shorten(Addition):
         holders = {digest for digest, keys in self._keys.items() if named_line in keys}
         ranked = []
         for name, tried in self._tried.items():
-            sides: tuple[list[float], list[float]] = ([], [])
+            sides: tuple[list[float], list[float]] = ([], [])  # without the line, and with it
             for digest, score in tried.scores:
                 sides[digest in holders].append(score)
             lacking, having = sides

@@ -81,7 +81,7 @@ class WholePrompt(Addition):
         return self.share + (1 - self.share) * otherwise
 
     def begin(self, attempt: Attempt) -> Proposer | None:
-        if self._draws.at(attempt.ahead) >= self.share or self._rests:
+        if self._draws.at(attempt.ahead) >= self.share or self._rests:  # it backs off, see `learn`
             return None
         rollouts = tuple(self.tools.training_rollouts.of(attempt.candidate).values())
         return partial(self._propose, rollouts=rollouts, tried=tuple(self._tried))
@@ -134,6 +134,7 @@ class WholePrompt(Addition):
     def _lineage(self, candidate: Candidate) -> Sequence[Mapping[str, str]]:
         """Return the texts of a candidate and of its nearest ancestors, its own first."""
         kit, lineage, positions = self.tools.kit, [candidate], list(candidate.parents)
+        # The list grows while it is gone through, so that nearer ancestors come first.
         for position in islice(positions, _REMEMBERED):
             lineage.append(kit.population.pool.candidates[position])
             positions += [parent for parent in lineage[-1].parents if parent not in positions]
@@ -220,7 +221,7 @@ class WholeDraft(Draft):
         faults = [("", error) for error in read.faults]
         for mark, edit in read.edits.items():
             part, text = by_mark[mark], edit.text.lstrip("\n")
-            if part[0] in edited_modules:
+            if part[0] in edited_modules:  # repeated, although it was to be left out
                 continue
             onto = changes[-1].candidate if changes else self.attempt.candidate
             try:
@@ -232,7 +233,7 @@ class WholeDraft(Draft):
                     unchanged.append(error)
                 else:
                     faults.append((f"{mark}: ", error))
-        if len(changes) == len(edited_modules):
+        if len(changes) == len(edited_modules):  # the reply adds nothing; one reason is enough
             raise ([error for _, error in faults] or unchanged or [no_edit()])[0]
         self.changes = tuple(changes)
         if faults:

@@ -126,7 +126,7 @@ class LineHistory:
         self._tries.update(plan.carried)
         for line in lines:
             if line.helped:
-                self._tries.setdefault(line.rule, 0)
+                self._tries.setdefault(line.rule, 0)  # from now on it may be carried
                 self._credits[line.rule.place] += 1
         for counts in (self._tries, self._drops, self._credits):  # in the order of their discovery
             for oldest in [*counts][:-_MOST_LINES]:
@@ -169,6 +169,7 @@ class LineHistory:
         lines = self._lines(parent)
         places = dict.fromkeys((module, line.key) for module in lines for line in lines[module])
         defining = {(module, line.key) for module in lines for line in lines[module] if line.label}
+        # Of equal lines in several parts, those with less credit than another one are idle.
         most: dict[str, int] = {}
         for place in places:
             most[_content(place)] = max(self._credits[place], most.get(_content(place), 0))

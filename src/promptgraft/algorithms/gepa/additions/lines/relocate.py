@@ -132,6 +132,7 @@ class _PlaceSearch:
         if helped:
             self.helps, self.places = True, self.tried
         else:
+            # If it has helped in all of them together, it is the other half that does.
             untried = (place for place in self.places if place not in self.tried)
             self.places = tuple(untried) if self.helps else ()
         self.tried = self.places[: len(self.places) // 2]
