@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import attrs
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
@@ -206,6 +207,19 @@ def test_the_history_follows_the_lines() -> None:
     assert (run.accepted, len(run.rejections), run.merged) == (1, 1, 0)
     assert (str(run.cost), run.tokens) == ("0.25", 12_000)
     assert run_after([*STORY, ENDED]).rollouts == 990
+
+
+def test_of_a_run_that_is_resumed_nothing_is_left_but_its_plan() -> None:
+    started = next(one for one in STORY if isinstance(one, RunStarted))
+    progress = run_after(STORY).progress()
+    resumed = run_after([*STORY, replace(progress, in_flight=3), started])
+
+    anew = run_after([started])
+    names = {field.name for field in attrs.fields(RunHistory)} - {"plan"}
+    public = [name for name in names if not name.startswith("_")]
+    assert {name: getattr(resumed, name) for name in public} == {
+        name: getattr(anew, name) for name in public
+    } | {"expected_cost": resumed.expected_cost}
 
 
 def test_what_a_run_of_this_process_tells_is_followed_the_same() -> None:

@@ -301,8 +301,8 @@ class RunHistory:
         self.candidates, self.rejections, self.merges, self.curve = [], [], [], []
         self.tried, self.taught, self.rounds = {}, {}, {}
         self.best = self.accepted = self.merged = self.steps = self.done = self.total = 0
-        self.rollouts = self.reflections = self.tokens = 0
-        self._position, self._paced = "", None
+        self.rollouts = self.reflections = self.tokens = self.in_flight = 0
+        self.cost, self._position, self._paced = Decimal(0), "", None
 
     def _change(self, event: Event) -> None:
         """Add an event about candidates or proposals."""
