@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -121,6 +121,8 @@ def test_any_number_of_places_that_lack_something_fail_no_job(tmp_path: Path) ->
                 worker.run_here(claim)
                 assert worker.claim() is None  # it leaves the project to others
         assert (manager.get(job.id).state, manager.get(job.id).attempts) == (JobState.QUEUED, 6)
+        assert "PLACE_KEY" in manager.get(job.id).reason
+        assert manager.cancel(job.id).reason == ""  # it was why the job waited
 
 
 def test_another_place_carries_the_job_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,9 +157,11 @@ def test_a_job_that_no_place_could_run_still_fails(tmp_path: Path) -> None:
 
 
 @contextmanager
-def running_worker(programs: Programs, tmp_path: Path, *projects: str) -> Iterator[Started]:
+def running_worker(
+    programs: Programs, tmp_path: Path, *projects: str, name: str = "w"
+) -> Iterator[Started]:
     named = [part for project in projects for part in ("--project", project)]
-    command = ("-m", "promptgraft", "worker", "--name", "w", "--log", "json", *named)
+    command = ("-m", "promptgraft", "worker", "--name", name, "--log", "json", *named)
     jobs = {"PROMPTGRAFT_JOBS": f"sqlite:///{tmp_path}/jobs.db"}
     with programs.started(*command, environment=jobs) as process:
         yield process
@@ -216,7 +220,7 @@ def test_the_page_and_the_interface_show_workers_and_what_they_leave(
         presence.show(["lame", "hidden"], {"lame": "no <key>", "hidden": "no hidden key"})
         page = client.ask("GET", "/workers").text
         assert "<h2>&lt;w&gt;</h2>" in page
-        assert "Runs no jobs of lame: no &lt;key&gt;" in page
+        assert "Runs no jobs of lame until it is restarted: no &lt;key&gt;" in page
         (row,) = client.get("/workers").rows("workers")
         assert (row["name"], row["is_alive"], row["processes"]) == ("<w>", True, 2)
         token = TokenStore(manager.database).create("team", ["read"], ["lame"])
@@ -224,6 +228,23 @@ def test_the_page_and_the_interface_show_workers_and_what_they_leave(
             text = client.ask("GET", path, token=token).text
             assert "no " in text
             assert "hidden" not in text
+
+
+def test_each_worker_says_what_it_lacks(tmp_path: Path, programs: Programs) -> None:
+    lame = project_with(tmp_path / "lame", KEYED)
+    with managed(tmp_path, lame=lame) as manager, ExitStack() as stack:
+        processes = [
+            stack.enter_context(running_worker(programs, tmp_path, f"lame={lame}", name=name))
+            for name in "abc"
+        ]
+        until(lambda: len(manager.workers()) == len(processes))
+        manager.create("lame", "triage")
+        until(lambda: all("lame" in row.avoids for row in manager.workers()))
+        for row in manager.workers():
+            assert "PLACE_KEY is not set" in row.avoids["lame"]
+        for process in processes:
+            entry = told(process, "job_queued")
+            assert "PLACE_KEY is not set" in str(entry["message"])
 
 
 def test_a_worker_that_was_killed_is_lost_and_later_forgotten(

@@ -116,13 +116,13 @@ CASES: Mapping[str, Case] = {
         NoImprovement(1),
         5,
         StopReason.NO_IMPROVEMENT,
-        "1 steps in a row brought no better candidate",
+        "no better candidate in 1 step",
     ),
     "two steps": Case(
         NoImprovement(2),
         6,
         StopReason.NO_IMPROVEMENT,
-        "2 steps in a row brought no better candidate",
+        "no better candidate in 2 steps",
     ),
     "candidates": Case(
         MaxCandidates(6), 7, StopReason.CANDIDATES, "6 of 6 candidates are in the pool"

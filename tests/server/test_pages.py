@@ -105,6 +105,22 @@ def test_from_a_new_job_to_its_candidates(watched: Watched, manager: JobManager)
     expect(page.get_by_role("link", name="Overview")).to_have_attribute("aria-current", "page")
 
 
+@pytest.mark.parametrize("watched", [NARROW], indirect=True)
+def test_a_phone_shows_the_columns_that_were_chosen(watched: Watched, manager: JobManager) -> None:
+    page = watched.page
+    manager.create("support", "triage", {"tag": "next", "note": HOSTILE})
+    page.get_by_label("State").select_option("queued")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("cell", name="next")).to_be_hidden()
+    page.get_by_text("Columns").click()
+    page.get_by_role("checkbox", name="Worker").check()
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("cell", name="next")).to_be_visible()
+    expect(page.get_by_role("columnheader", name="Worker")).to_be_visible()
+    page.wait_for_load_state()  # with its style sheet
+    assert no_sideways_scrolling(page)
+
+
 def test_a_mistake_is_one_line_on_the_page(client: Client, manager: JobManager) -> None:
     job = manager.create("support", "triage", {})
     with closing(client.browser()) as browser:
@@ -440,6 +456,9 @@ def test_ended_jobs_are_deleted_after_a_confirmation(client: Client, manager: Jo
         for job in jobs[:2]:
             manager.cancel(job.id)
         assert "Delete them</button>" in browser.get("/").text
+        nothing_chosen = browser.post("/", data={"what": "delete"})
+        assert nothing_chosen.status_code == 422
+        assert "no job is chosen; tick jobs in the list" in nothing_chosen.text
         form: dict[str, object] = {"what": "delete", "job": [job.id for job in jobs]}
         refused = browser.post("/", data=form)
         assert (refused.status_code, refused.text.count("is queued")) == (409, 1)
@@ -467,6 +486,21 @@ def test_old_jobs_are_found_by_their_age(client: Client, manager: JobManager) ->
         assert len({*shown} & {job.id for job in jobs[:51]}) == 50
         for wrong in ("", "-1", "many", "9" * 30):
             assert browser.post("/", data={"what": "prune", "days": wrong}).status_code == 422
+        failed = {"what": "prune", "days": "0", "state": "failed"}
+        assert "No failed job ended so long ago" in browser.post("/", data=failed).text
+        for state, found in (("cancelled", True), ("completed", False), ("", True)):
+            page_of_state = browser.post("/", data=failed | {"state": state}).text
+            assert (jobs[0].id[:8] in page_of_state) is found
+        for wrong in ("running", "old"):
+            refused = browser.post("/", data=failed | {"state": wrong})
+            assert (refused.status_code, "completed, failed, cancelled" in refused.text) == (
+                422,
+                True,
+            )
+        offered = re.findall(
+            r"<option>(\w+)</option>", browser.get("/").text.partition("Delete old")[2]
+        )
+        assert offered == ["completed", "failed", "cancelled"]
         sure = {"what": "delete", "job": shown, "sure": "yes"}
         assert browser.post("/", data=sure).status_code == 303
     assert len(manager.list()) == 2

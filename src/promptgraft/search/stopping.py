@@ -23,6 +23,7 @@ from promptgraft import errors
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import COUNT, FINITE, SHARE, integer, reaches
+from promptgraft.ground.text import counted
 from promptgraft.runtime.deadline import found_at
 from promptgraft.search.scores import total_of
 from promptgraft.targets.types import named_numbers_fault
@@ -352,7 +353,7 @@ class NoImprovement:
         """Return a reason if nothing has improved for long enough, or None."""
         if state.steps_since_improvement < self.steps:
             return None
-        return f"{state.steps_since_improvement} steps in a row brought no better candidate"
+        return f"no better candidate in {counted(state.steps_since_improvement, 'step')}"
 
 
 @attrs.frozen

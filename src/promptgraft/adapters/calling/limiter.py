@@ -122,6 +122,7 @@ class Limiter:
         self._growth = _Growth()
         self._refusals = _Refusals()
         self._pause_ends = float("-inf")
+        self._asked_ends = float("-inf")
         self._seconds = 0.0  # of a clean request, smoothed; they set the distance between starts
         self._next_start = float("-inf")
 
@@ -137,6 +138,10 @@ class Limiter:
     def pause(self, now: float) -> float:
         """Return the seconds until the pause ends; 0 if there is none."""
         return max(0.0, self._pause_ends - now)
+
+    def asked(self, now: float) -> float:
+        """Return the seconds that refusals ask for, be they longer than the pause."""
+        return max(0.0, self._pause_ends - now, self._asked_ends - now)
 
     def closed(self, now: float) -> float:
         """Return the seconds until a request may start if a slot is free."""
@@ -214,6 +219,7 @@ class Limiter:
         self._limit = max(refusals.floor, min(self._limit, most))
         pause = min(max(wait, refusals.pause), LONGEST_PAUSE)
         self._pause_ends = max(self._pause_ends, now + pause)
+        self._asked_ends = max(self._asked_ends, now + wait)
         self._growth.rest_ends = max(self._growth.rest_ends, now + REST * pause)
 
     def _begin_episode(self, ticket: Ticket) -> None:
@@ -232,7 +238,7 @@ class Limiter:
 
 
 class PausedError(Exception):
-    """The gate is closed for ``seconds``; ``refusal`` says why that is too long to wait."""
+    """The provider asks to wait ``seconds``; ``refusal`` says why that is too long."""
 
     def __init__(self, seconds: float, refusal: str) -> None:
         super().__init__(refusal)
@@ -280,7 +286,7 @@ class Gate:
     ) -> Ticket:
         """Wait for a ticket, which must be returned with :meth:`leave`.
 
-        ``refusal`` returns why a pause of so many seconds is too long, or an empty text; a reason
+        ``refusal`` returns why a wait of so many seconds is too long, or an empty text; a reason
         raises ``PausedError``. ``announce`` is called for a long pause that no other request has
         announced.
         """
@@ -333,15 +339,15 @@ class Gate:
     def _apply_pause(self, waiters: tuple[_Waiter, ...]) -> None:
         """Refuse the waiters that may not wait for the pause; let one of the others announce it."""
         now = self._clock.monotonic()
-        pause = self._limiter.pause(now)
+        pause, asked = self._limiter.pause(now), self._limiter.asked(now)
         if pause <= 0:
             return
         staying = []
         for waiter in waiters:
             if waiter.turn.done():
                 continue
-            if refusal := waiter.refusal(pause):
-                waiter.turn.set_exception(PausedError(pause, refusal))
+            if refusal := waiter.refusal(asked):
+                waiter.turn.set_exception(PausedError(asked, refusal))
             else:
                 staying.append(waiter)
         if staying and pause > ANNOUNCED_WAIT and now + pause > self._announced + ANNOUNCED_WAIT:

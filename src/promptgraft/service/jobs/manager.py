@@ -308,7 +308,8 @@ class JobManager(TagMover):
                 self._rows.put(connection, found.number, wish=Wish.CANCEL)
                 return
             now = self.database.seconds
-            self._rows.put(connection, found.number, state=JobState.CANCELLED, ended=now)
+            changes = {"state": JobState.CANCELLED, "reason": b"", "ended": now}
+            self._rows.put(connection, found.number, **changes)
             self._rows.publish(connection, found.number, "job_cancelled")
 
         return self._changed(job, "cancel", cancel)

@@ -121,7 +121,7 @@ def _can_be_planned(project: Project, job: Job, changes: JobChanges) -> bool:
 
 
 def _put_back(error: errors.PromptgraftError, job: Job) -> _End:
-    why = f"worker {job.worker} cannot run it: {error}"
+    why = f"worker {job.worker} cannot run it: {error}; then restart the worker"
     return _End(state=JobState.QUEUED, reason=why, error=str(error), lacking=str(error))
 
 

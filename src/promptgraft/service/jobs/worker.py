@@ -314,6 +314,10 @@ class Worker:
             return
         with contextlib.suppress(JobNotFoundError), self._database.reading() as connection:
             now = self._rows.load(connection, job.number)
+            if now.attempts != job.attempts:
+                # Another worker has taken it since.
+                error = self._error_of(connection, job)
+                now = attrs.evolve(now, state=JobState.QUEUED, reason=error)
             level = logging.ERROR if now.state is JobState.FAILED else logging.INFO
             words = f"{now.state}{now.reason and f': {now.reason}'}"
             told(_logger, level, f"job_{now.state}", words, job=job.id, attempt=job.attempts)
@@ -326,8 +330,12 @@ class Worker:
             return
         self._digests = [pair for pair in self._digests if pair[0] != job.project]
         with self._database.reading() as connection:
-            attempts = self._rows.attempts(connection, job.number)
-        self._avoids[job.project] = attempts[-1].error if attempts else _exit_reason(code)
+            self._avoids[job.project] = self._error_of(connection, job) or _exit_reason(code)
+
+    def _error_of(self, connection: Connection, job: Job) -> str:
+        """Return the error of the attempt that a claimed job was in; others may have followed."""
+        attempts = self._rows.attempts(connection, job.number)
+        return next((each.error for each in attempts if each.number == job.attempts), "")
 
     def _put_back(self, claim: Claim, why: str, *, blames_job: bool) -> None:
         # A child that settled its job before it exited has given up the lease, and another worker

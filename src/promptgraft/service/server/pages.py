@@ -30,7 +30,7 @@ from promptgraft.service.jobs.approvals import ApprovalNeededError
 from promptgraft.service.jobs.interface import LARGEST_PAGE
 from promptgraft.service.jobs.preparing import read_changes, written_changes
 from promptgraft.service.jobs.rows import Order
-from promptgraft.service.jobs.types import ALLOWED, check_allowed
+from promptgraft.service.jobs.types import ALLOWED, ENDED, check_allowed
 from promptgraft.service.server import api
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route, natural
 from promptgraft.service.server.problems import ApiProblem, problem_of
@@ -101,6 +101,7 @@ _COLUMNS: Mapping[str, str] = {
 }
 """The columns of the list that can be chosen, by their names in its URL."""
 _SHOWN_COLUMNS = frozenset(_COLUMNS) - {"calls", "worker"}
+_ENDED = [state for state in JobState if state in ENDED]
 _SECONDS_A_DAY = 86_400
 _MOST_DAYS = 36_500
 _NUMBERS = frozenset({"budget", "max_tokens", "max_iterations", "patience", "seed", "priority"})
@@ -225,9 +226,12 @@ def show_jobs(call: ApiCall) -> ApiReply:
         query=query,
         counts=call.manager.counts(projects=call.caller.projects),
         states=list(JobState),
+        ended=_ENDED,
         projects=list(prompts_of(call)),
         columns=columns,
         all_columns=_COLUMNS,
+        # The filters send the columns too, be they the usual ones.
+        has_chosen=columns != _SHOWN_COLUMNS,
         following=following,
         may={str(scope) for scope in call.caller.scopes},
         now=_now(),
@@ -449,7 +453,8 @@ def act_on_jobs(call: ApiCall) -> ApiReply:
     form, manager = form_lists(call), call.manager
     what, ids = form.get("what", [""])[-1], form.get("job", [])
     if what == "prune":
-        return _confirm_pruning(call, form.get("days", [""])[-1].strip())
+        days, state = (form.get(name, [""])[-1].strip() for name in ("days", "state"))
+        return _confirm_pruning(call, days, state)
     is_sure = "sure" in form
     actions: Mapping[str, Callable[[ApiCall], object]] = {
         "pause": lambda at: manager.pause(at.job.id),
@@ -458,8 +463,9 @@ def act_on_jobs(call: ApiCall) -> ApiReply:
         "delete": api.delete_job if is_sure else lambda at: check_allowed(at.job, "delete"),
     }
     if what not in actions or not ids:
-        names = ", ".join(actions)
-        raise ApiProblem(422, f"expected one of {names}, and jobs that are chosen in the list")
+        *names, last = actions
+        what_to_do = f"{', '.join(names)} or {last} them"
+        raise ApiProblem(422, f"no job is chosen; tick jobs in the list, then {what_to_do}")
     refused: list[str] = []
     for id_ in ids:
         try:
@@ -475,8 +481,16 @@ def act_on_jobs(call: ApiCall) -> ApiReply:
     return redirect(call, "/")
 
 
-def _confirm_pruning(call: ApiCall, days: str) -> ApiReply:
-    """Ask whether the jobs that ended so many days ago are to be deleted, a page at a time."""
+def _confirm_pruning(call: ApiCall, days: str, state: str) -> ApiReply:
+    """Ask whether the jobs that ended so many days ago are to be deleted, a page at a time.
+
+    Args:
+        call: the request.
+        days: how many.
+        state: the state in which they ended; empty for any.
+    """
+    if state and state not in ENDED:
+        raise ApiProblem(422, f"state: expected one of {', '.join(_ENDED)}, found {state[:40]!r}")
     number = natural(days)
     if number is None or number > _MOST_DAYS:
         raise ApiProblem(
@@ -484,15 +498,18 @@ def _confirm_pruning(call: ApiCall, days: str) -> ApiReply:
         )
     latest = datetime.now(UTC).timestamp() - number * _SECONDS_A_DAY
     jobs: list[Job] = []
-    for state in (state for state in JobState if "delete" in ALLOWED[state]):
+    for ended_as in [state] if state else _ENDED:
         before = None
         while page := call.manager.list(
-            JobFilter(state=state), before=before, limit=LARGEST_PAGE, projects=call.caller.projects
+            JobFilter(state=ended_as),
+            before=before,
+            limit=LARGEST_PAGE,
+            projects=call.caller.projects,
         ):
             jobs += [job for job in page if job.ended is not None and job.ended <= latest]
             before = page[-1].number
     jobs.sort(key=lambda job: job.ended or 0.0)
-    return page_of(call, "delete_jobs.html", jobs=jobs[:_PAGE], total=len(jobs))
+    return page_of(call, "delete_jobs.html", jobs=jobs[:_PAGE], total=len(jobs), state=state)
 
 
 def act(call: ApiCall) -> ApiReply:
