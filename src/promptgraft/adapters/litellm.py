@@ -19,7 +19,7 @@ from promptgraft.adapters.calling.caller import Caller
 from promptgraft.adapters.calling.prices import ModelPrice
 from promptgraft.adapters.calling.turns import NothingReceivedError, Received, Turn
 from promptgraft.adapters.openai import CHAT, OpenAIAdapter
-from promptgraft.ground.text import SENSITIVE
+from promptgraft.ground.secrets import SENSITIVE
 from promptgraft.prompt.schema import JsonObject
 
 _MILLION = 1_000_000

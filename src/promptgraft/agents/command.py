@@ -25,9 +25,10 @@ from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall, soone
 from promptgraft.agents.templates import Template, Templated, a_path, hidden
 from promptgraft.errors import AgentFaultError, ConfigError, MissingHereError
 from promptgraft.ground.files import is_file
+from promptgraft.ground.secrets import SENSITIVE
 from promptgraft.ground.serde import digest, digest_text, is_unicode, shown
 from promptgraft.ground.strict.checks import ENVIRONMENT_NAME, FLAG, SECONDS, STRING
-from promptgraft.ground.text import SENSITIVE, clip
+from promptgraft.ground.text import clip
 from promptgraft.runtime.deadline import Deadline
 
 LONGEST_OUTPUT = 10_000_000

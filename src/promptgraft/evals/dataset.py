@@ -54,9 +54,10 @@ FORMATS = ("jsonl", "json", "csv", "yaml", "parquet")
 REFUSE, DROP = "refuse", "drop"
 DUPLICATES = (REFUSE, DROP)
 """What is done with rows that repeat another one."""
-_SPREADSHEETS = (".xlsx", ".xls", ".ods")
-_ARCHIVES = (".gz", ".bz2", ".xz", ".zst", ".zip", ".7z")
-_TEXTS = ("", ".txt", ".tab")
+_MENDS = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the spreadsheet as CSV"),
+    **dict.fromkeys((".gz", ".bz2", ".xz", ".zst", ".zip", ".7z"), "unpack it"),
+}
 
 
 def format_of(path: Path, chosen: str | None) -> str:
@@ -64,16 +65,12 @@ def format_of(path: Path, chosen: str | None) -> str:
     if chosen is not None:
         one_of(*FORMATS).hold("format", chosen)
         return chosen
-    if path.suffix.lower() in ENDINGS:
-        return ENDINGS[path.suffix.lower()]
-    if path.suffix.lower() in _SPREADSHEETS:
-        mend = "save the spreadsheet as CSV"
-    elif path.suffix.lower() in _ARCHIVES:
-        mend = "unpack it"
-    else:
-        mend = f"or give `format`, one of {', '.join(FORMATS)}"
-        if path.suffix.lower() not in _TEXTS:
-            mend += "; pandas writes JSONL with `to_json(FILE, orient='records', lines=True)`"
+    ending = path.suffix.lower()
+    if ending in ENDINGS:
+        return ENDINGS[ending]
+    pandas = "; pandas writes JSONL with `to_json(FILE, orient='records', lines=True)`"
+    mend = f"or give `format`, one of {', '.join(FORMATS)}"
+    mend = _MENDS.get(ending, mend if ending in ("", ".txt", ".tab") else f"{mend}{pandas}")
     raise ConfigError(f"{path}: expected a file that ends in {', '.join(ENDINGS)}; {mend}")
 
 

@@ -15,6 +15,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache, lru_cache
+from subprocess import SubprocessError
+
+from promptgraft.ground.secrets import of_environment, redact
 
 # Control characters, marks that turn the direction of writing, line separators, surrogates.
 _UNSAFE = re.compile(
@@ -191,26 +194,26 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an exception, even if its ``__str__`` fails."""
+    """Return the message of an exception, with what a failed program printed.
+
+    If its ``__str__`` fails, the message says so.
+    """
     try:
-        return str(error)
+        message = str(error)
     # The class is the user's: its `__str__` may raise anything, or return no text.
     except Exception as second:  # noqa: BLE001
         return f"(its message cannot be read: `__str__` raised {type(second).__name__})"
-
-
-SENSITIVE = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
-"""Names of headers and variables that carry secrets."""
+    if isinstance(error, SubprocessError):
+        printed = getattr(error, "stderr", None) or getattr(error, "output", None) or ""
+        text = printed.decode(errors="replace") if isinstance(printed, bytes) else str(printed)
+        message += f" It printed: {clip(text.strip(), 500)}" if text.strip() else ""
+    return message
 
 
 def raised(error: BaseException) -> str:
-    """Return the type and the message of an exception, without the values of secret variables."""
-    message = message_of(error)
-    # The longest first, because one may contain another.
-    for name, value in sorted(os.environ.items(), key=lambda item: -len(item[1])):
-        if len(value) >= 8 and value in message and SENSITIVE.search(name):
-            message = message.replace(value, "[secret]")
-    return f"{type(error).__name__}: {message}"
+    """Return the type and the message of an exception, without secrets."""
+    message = redact(message_of(error), of_environment())
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def fenced(text: str) -> str:

@@ -28,11 +28,11 @@ from promptgraft.adapters.named import (
 from promptgraft.adapters.providers import KEY_OWNERS
 from promptgraft.ground.environment import REFERENCE as SECRET
 from promptgraft.ground.environment import Secret
+from promptgraft.ground.secrets import SENSITIVE
 from promptgraft.ground.serde import did_you_mean, looks_like_a_key, shown
 from promptgraft.ground.strict.checks import Kind, Reach, Schema, check, integer, one_of
 from promptgraft.ground.strict.kinds import Key, Keys, abouts_of, keys_of, named, record, record_of
 from promptgraft.ground.strict.nodes import Node
-from promptgraft.ground.text import SENSITIVE
 from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.project.python_source import REFERENCE
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from promptgraft.adapters.calling.access import HIDDEN, LONGEST_MESSAGE, one_line, redact
+from promptgraft.adapters.calling.access import LONGEST_MESSAGE, one_line
 from promptgraft.adapters.calling.faults import Fault, judge
 from promptgraft.adapters.calling.turns import Received
+from promptgraft.ground.secrets import HIDDEN, redact
 
 SECRET = 'p/ss+w"örd =%7x'
 

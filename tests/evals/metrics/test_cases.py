@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from decimal import Decimal
 from email.message import Message
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.error import HTTPError, URLError
+from urllib.parse import quote
 
 import attrs
 import pytest
@@ -681,3 +684,41 @@ def test_what_a_function_raises_tells_no_secret_of_the_environment(
         verdict_on(metrics.python(function=broken), case(), Answer(text="roads and pavements"))
     told = "ValueError: https://desk.example.com/[secret]/yes: roads and pavements"
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "form", [quote, lambda value: json.dumps(value)[1:-1], lambda value: f"Bearer {value}"]
+)
+def test_what_a_function_raises_tells_no_secret_in_another_form(
+    form: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DESK_TOKEN", 'desk/"0123 456"')
+
+    def broken(case: Case, answer: Answer) -> float:
+        raise ValueError(f"told {form(os.environ['DESK_TOKEN'])}")
+
+    with pytest.raises(FeedbackError) as caught:
+        verdict_on(metrics.python(function=broken), case(), Answer(text="x"))
+    assert "ValueError: told " in str(caught.value)
+    assert "0123" not in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{"stderr": subprocess.PIPE}, {"stderr": subprocess.STDOUT}])
+def test_a_program_that_a_function_runs_tells_why_it_failed(options: Mapping[str, int]) -> None:
+    code = "import sys; sys.stderr.write('no grammar for Czech\\n'); sys.exit(2)"
+
+    def broken(case: Case, answer: Answer) -> float:
+        command = [sys.executable, "-c", code]
+        subprocess.run(command, check=True, stdout=subprocess.PIPE, **options)  # type: ignore[call-overload]
+        return 1.0
+
+    with pytest.raises(FeedbackError, match=r"exit status 2\. It printed: no grammar for Czech"):
+        verdict_on(metrics.python(function=broken), case(), Answer(text="x"))
+
+
+def test_an_exception_without_a_message_is_only_its_type() -> None:
+    def broken(case: Case, answer: Answer) -> float:
+        raise KeyError
+
+    with pytest.raises(FeedbackError, match=r": KeyError \("):
+        verdict_on(metrics.python(function=broken), case(), Answer(text="x"))

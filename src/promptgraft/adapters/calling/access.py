@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-import html
 import importlib.util
 import ipaddress
-import json
 import os
-import re
 import unicodedata
 from base64 import b64encode
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from urllib.parse import quote, quote_plus, unquote, urlsplit, urlunsplit
+from collections.abc import Collection, Iterable, Mapping
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import attrs
 
 from promptgraft.adapters.providers import KNOWN
 from promptgraft.errors import ConfigError, MissingHereError
+from promptgraft.ground.secrets import HIDDEN, SENSITIVE, all_forms, redact
 from promptgraft.ground.serde import digest, map_texts
-from promptgraft.ground.text import SENSITIVE
 from promptgraft.prompt.schema import JsonObject
 
 _SHORTEST_SECRET = 6
@@ -263,37 +259,12 @@ def _is_installed(name: str) -> bool:
     return all(importlib.util.find_spec(name) is not None for name in above)
 
 
-HIDDEN = "[secret]"
 LONGEST_MESSAGE = 500
-
-# Text that looks like a key but is not a known secret: another account's key repeated by a
-# gateway, or our own in the abbreviated form in which providers quote it.
-_SHAPES = (
-    re.compile(r"\b(?:sk|pk|rk)-[\w*.…-]{6,}"),
-    re.compile(r"\b(?:Bearer|Basic)\s+[\w*.…~+/=-]{6,}", re.IGNORECASE),
-    re.compile(
-        r"\b(?:proxy-)?(?:authorization|(?:x-)?api-key)\b[\"']?\s*[:=]\s*[\"']?[^\s\"',;&}]+",
-        re.IGNORECASE,
-    ),
-    re.compile(r"(?<=://)[^\s/@\"']+(?=@)"),
-)
-
-
-def redact(text: str, secrets: Iterable[str]) -> str:
-    """Return ``text`` with :data:`HIDDEN` in place of ``secrets`` and anything like a key.
-
-    Secrets are also found when percent-encoded, escaped as in JSON, or inside base64.
-    """
-    for form in _all_forms(tuple(secrets)):
-        text = text.replace(form, HIDDEN)
-    for shape in _SHAPES:
-        text = shape.sub(HIDDEN, text)
-    return text
 
 
 def blanked(body: JsonObject, secrets: Iterable[str]) -> JsonObject:
     """Return ``body`` with :data:`HIDDEN` in place of ``secrets``, in keys and values."""
-    forms = _all_forms(tuple(secrets))
+    forms = all_forms(tuple(secrets))
 
     def hidden(text: str) -> str:
         for form in forms:
@@ -325,37 +296,3 @@ def _shortened(text: str, longest: int) -> str:
         return text
     tail = (longest - 1) // 3
     return f"{text[: longest - 1 - tail]}…{text[len(text) - tail :]}"
-
-
-@functools.lru_cache(maxsize=64)
-def _all_forms(secrets: tuple[str, ...]) -> tuple[str, ...]:
-    """Return all encodings of ``secrets``, longest first: one may contain another."""
-    forms = {form for secret in secrets if secret for form in _forms(secret)}
-    return tuple(sorted(forms, key=len, reverse=True))
-
-
-def _forms(secret: str) -> Iterator[str]:
-    yield secret
-    for encoded in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
-        yield encoded
-        yield re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), encoded)
-    escaped = json.dumps(secret)[1:-1]
-    yield from (escaped, escaped.replace("/", "\\/"), json.dumps(escaped)[1:-1])
-    yield json.dumps(secret, ensure_ascii=False)[1:-1]
-    yield html.escape(secret)
-    yield from _base64_forms(secret.encode())
-
-
-def _base64_forms(secret: bytes) -> Iterator[str]:
-    """Yield the base64 encodings of ``secret`` at every alignment within a longer text."""
-    # The fixed middle of anything shorter would match in ordinary text.
-    if len(secret) < 6:
-        return
-    for before in range(3):
-        # Only the characters that depend on no neighbouring byte are the same in any text.
-        encoded = b64encode(b"\0" * before + secret).decode().rstrip("=")
-        first = -(-before * 8 // 6)
-        last = (before + len(secret)) * 8 // 6
-        inner = encoded[first:last]
-        yield inner
-        yield inner.replace("+", "-").replace("/", "_")

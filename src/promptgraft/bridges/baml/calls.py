@@ -30,8 +30,8 @@ from promptgraft.bridges.baml.scanner import Declaration, words_of
 from promptgraft.bridges.baml.tests import BamlTest
 from promptgraft.errors import ConfigError, DataFormatError, MissingHereError
 from promptgraft.ground.content import File, Image, Input, from_base64
+from promptgraft.ground.secrets import SENSITIVE
 from promptgraft.ground.serde import Json, digest, looks_like_a_key
-from promptgraft.ground.text import SENSITIVE
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime.session import NOTHING
