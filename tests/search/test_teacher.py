@@ -21,24 +21,39 @@ from promptgraft import (
     Case,
     Data,
     GepaOptimizer,
+    GepaResult,
     Limits,
     OptimizationContext,
+    Prompt,
     ScriptedAdapter,
     Teacher,
     examples_from,
     feedback_from,
 )
-from promptgraft.adapters.base import Usage
+from promptgraft.adapters.base import ToolInvoked, Usage
 from promptgraft.errors import ConfigError, JournalMismatchError, TransientProviderError
 from promptgraft.evals import metrics
 from promptgraft.evals.spending import Role
+from promptgraft.evals.types import ToolUse
 from promptgraft.graphs import Graph, Node, Run
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
-from promptgraft.runtime import EventBus
+from promptgraft.runtime import EventBus, SessionProtocol
 from promptgraft.search import RunPlan
 from promptgraft.search.events import CaseTaught, RolloutCompleted
-from teacher_world import GIVEN, TASK, TEACHING, Loud, bound, cases, prompt, run, settings
+from teacher_world import (
+    GIVEN,
+    TASK,
+    TEACHING,
+    Loud,
+    answer,
+    bound,
+    cases,
+    prompt,
+    propose,
+    run,
+    settings,
+)
 
 WORLD = Path(__file__).parents[1] / "teacher_world.py"
 UNTAUGHT = {case.id: str(case.input) for case in cases() if case.id not in GIVEN}
@@ -120,6 +135,51 @@ def test_a_graph_teaches_too() -> None:
     result = run(Teacher(graph))
     assert sorted(loud.asked) == sorted(UNTAUGHT.values())
     assert result.best_pareto_mean == 0.8
+
+
+@attrs.frozen
+class Looking:
+    """An adapter that also looks the text up."""
+
+    inner: ScriptedAdapter
+
+    @property
+    def identity(self) -> str:
+        return f"looking {self.inner.identity}"
+
+    def evaluate(self, prompt: Prompt[Any], *, session: SessionProtocol, **more: Any) -> Any:
+        response = self.inner.evaluate(prompt, session=session, **more)
+        params, result = {"text": response.text.lower()}, len(session.select_all(object))
+        session.dispatch(ToolInvoked(name="look", params=params, result=result))
+        return response
+
+
+def test_the_calls_of_a_teacher_are_expected_where_a_case_has_none() -> None:
+    judges = [metrics.exact(), metrics.tool_trajectory()]
+    tools = [ToolUse(name="look", arguments={"text": "another"})]
+    judged = [attrs.evolve(case, tools=tuple(tools)) if case.expected else case for case in cases()]
+    examples = examples_from(TASK, judged, judges, taught=True)
+    config = settings(
+        training_examples=examples[:9],
+        data=Data(held_out=examples[9:]),
+        feedback_fn=feedback_from(judges),
+    )
+    journal, loud = MemoryJournal(), Loud()
+    task = Looking(ScriptedAdapter(answer, identity="task"))
+    reflection = ScriptedAdapter(propose, identity="reflection")
+
+    def start(teacher: Any, journal: MemoryJournal) -> GepaResult:
+        context = OptimizationContext(
+            task, reflection_adapter=reflection, teacher=Teacher(TEACHING, teacher), journal=journal
+        )
+        return GepaOptimizer(context, config).optimize(TASK)
+
+    result = start(Looking(loud), journal)
+    # Calls as the teacher made them, whatever they returned, and the given ones where there are.
+    assert (result.baseline_pareto_mean, result.best_pareto_mean) == (0.4, 0.8)
+    assert start(Looking(Loud(lambda _: pytest.fail("asked"))), journal).means == result.means
+    with pytest.raises(ConfigError, match=r"case `c\d+`: .*needs the expected `tools`"):
+        start(Loud(), MemoryJournal())
 
 
 @attrs.frozen

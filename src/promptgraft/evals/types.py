@@ -267,7 +267,7 @@ class Case:
 
 @attrs.frozen(kw_only=True)
 class TaughtCase(Case):
-    """A case whose ``expected`` is the answer of a teacher.
+    """A case whose ``expected`` is the answer of a teacher, and ``tools`` its calls if it had any.
 
     Attributes:
         teacher: the prompt or graph of the teacher, and the model that answered it.
@@ -276,10 +276,13 @@ class TaughtCase(Case):
     teacher: str
 
     @classmethod
-    def of(cls, case: Case, *, expected: Json, teacher: str) -> TaughtCase:
-        """Return ``case`` with the answer of a teacher."""
+    def of(
+        cls, case: Case, *, expected: Json, tools: tuple[ToolUse, ...] | None, teacher: str
+    ) -> TaughtCase:
+        """Return ``case`` with the answer of a teacher, and its calls unless the case has some."""
         values = {field.name: getattr(case, field.name) for field in attrs.fields(Case)}
-        return cls(**{**values, "expected": expected, "teacher": teacher})
+        calls = tools if case.tools is None else case.tools
+        return cls(**{**values, "expected": expected, "tools": calls, "teacher": teacher})
 
     @property
     def remark(self) -> str:

@@ -18,7 +18,7 @@ from promptgraft.evals.attempt import answer_of
 from promptgraft.evals.binding import params_of_cases
 from promptgraft.evals.metrics.judging import check_cases
 from promptgraft.evals.spending import Role, Spending, spent_from_json, spent_on, spent_to_json
-from promptgraft.evals.types import Case, TaughtCase
+from promptgraft.evals.types import Case, TaughtCase, ToolUse
 from promptgraft.ground.serde import HexDigest, Json, digest
 from promptgraft.ground.text import clip
 from promptgraft.journal.records import Record
@@ -118,7 +118,9 @@ class Teaching:
         self._ask(batch, parallel=executor is not None)
         name = self.teacher.name
         cases = {
-            id_: TaughtCase.of(question.case, expected=question.expected, teacher=name)
+            id_: TaughtCase.of(
+                question.case, expected=question.expected, tools=question.tools, teacher=name
+            )
             for id_, question in self.questions.items()
         }
         check_cases(metrics_of(config.feedback_fn), cases.values())
@@ -169,6 +171,7 @@ class _TeacherQuestion:
     key: str
     digest: HexDigest
     expected: Json = None
+    tools: tuple[ToolUse, ...] | None = None
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -198,8 +201,10 @@ class _TeacherBatch(Batch):
         match answers.recall(question.key, question.digest):
             case None:
                 return False
-            case {"expected": expected, "spent": list(spent)}:
+            case {"expected": expected, "spent": list(spent), **more}:
                 question.expected = expected
+                # Records of earlier versions have none.
+                question.tools = _calls_from_json(more.get("tools"))
                 paid = spent_from_json(spent, question.key)
                 ledger.count([*paid, *answers.unused(question.key, paid)], recorded=True)
                 return True
@@ -238,15 +243,30 @@ class _TeacherBatch(Batch):
         assert isinstance(response, PromptResponse)  # noqa: S101 - what adapters return
         answer, spent = answer_of(response, self._sessions[number]), self._spent(number)
         question.expected = answer.text if answer.output is None else answer.output
+        if answer.tools or question.prompt.descriptor.tools:
+            # Without results, which may differ from time to time.
+            question.tools = tuple(attrs.evolve(call, result=None) for call in answer.tools)
         answers.ledger.count(answers.paid(question.key, spent))
         self._left -= 1
         self._report()
-        content: Json = {"expected": question.expected, "spent": spent_to_json(spent)}
+        content: dict[str, Json] = {"expected": question.expected, "spent": spent_to_json(spent)}
+        if question.tools is not None:
+            content["tools"] = [[call.name, dict(call.arguments)] for call in question.tools]
         return Record(question.key, question.digest, "teacher", content)
 
     def _spent(self, number: int) -> tuple[Spending, ...]:
         events = self._sessions[number].select_all(object)
         return spent_on(Role.TEACHER, events, adapter_identity(self._asked))
+
+
+def _calls_from_json(calls: object) -> tuple[ToolUse, ...] | None:
+    if not isinstance(calls, list):
+        return None
+    return tuple(
+        ToolUse(name=name, arguments=arguments)
+        for name, arguments in (call for call in calls if isinstance(call, list))
+        if isinstance(name, str) and isinstance(arguments, dict)
+    )
 
 
 def _placed(error: errors.PromptgraftError, case: Case) -> errors.PromptgraftError:
