@@ -290,11 +290,12 @@ def test_the_ledger_shows_thoughts_where_there_are_any() -> None:
 @pytest.mark.parametrize("verdict", RunVerdict)
 def test_every_verdict_is_shown_with_what_it_means(verdict: RunVerdict) -> None:
     page = render(changed(small_run(), verdict=verdict))
-    kind, sign, sentence = VERDICTS[verdict]
-    assert f"{sign} {verdict}" in Page(page).text
-    assert sentence in section(page, "verdict")
+    words = VERDICTS[verdict]
+    assert f"{words.sign} {verdict}" in Page(page).text
+    assert f"{words.sentence} {words.next_step}" in section(page, "verdict")
     is_praised = verdict is RunVerdict.IMPROVED
-    assert (kind == "good") == is_praised
+    assert ("promptgraft apply 20260101-000000-triage" in page) == is_praised
+    assert (words.kind == "good") == is_praised
     assert ("card wide good" in page) == is_praised
 
 

@@ -159,7 +159,7 @@ def test_a_job_shows_how_long_it_has_been_under_way(client: Client, manager: Job
 
     def time_shown(browser: httpx.Client) -> list[str]:
         pages = [browser.get(f"/jobs/{job.id}").text, browser.get("/").text]
-        marks = [r'Time</dt><dd class="figure">(.*?)</dd>', r'<td class="n extra">(\d.*? min|–)']
+        marks = [r'Time</dt><dd class="figure">(.*?)</dd>', r'data-label="Time">(\d.*? min|–)<']
         return [
             found[1]
             for mark, page in zip(marks, pages, strict=True)

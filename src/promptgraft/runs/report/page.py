@@ -188,45 +188,80 @@ _VALUES: Mapping[str, Callable[[ReportData, texts.PageLimits], dict[str, object]
 """What each section shows of a run, by its template; others need only the data."""
 
 
-VERDICTS: Mapping[str, tuple[str, str, str]] = {
-    RunVerdict.IMPROVED: ("good", "✓", "Better on cases that the search has not seen."),
-    RunVerdict.GAMED: (
+@attrs.frozen
+class ShownVerdict:
+    """How a verdict is shown: its word, style and sign, what it means, and what to do about it."""
+
+    word: str
+    kind: str
+    sign: str
+    sentence: str
+    next_step: str = ""
+
+
+_ALL_VERDICTS = (
+    ShownVerdict(
+        RunVerdict.IMPROVED,
+        "good",
+        "✓",
+        "Better on cases that the search has not seen.",
+        "Read what changed before it is used.",
+    ),
+    ShownVerdict(
+        RunVerdict.GAMED,
         "mark",
         "?",
         "Higher scores on unseen cases, but perhaps not by better answers: see the warnings.",
+        "Read what changed, and compare answers under Cases, before anybody uses it.",
     ),
     # Better on the cases that chose it, which says little: so it is marked, not praised.
-    RunVerdict.NOT_SHOWN: (
+    ShownVerdict(
+        RunVerdict.NOT_SHOWN,
         "mark",
         "!",
         "Better on the cases that chose it; on unseen cases the difference may be luck.",
+        "Keep your prompt, and test again with more cases.",
     ),
-    RunVerdict.WORSE: ("bad", "✗", "Better on the cases that chose it, but worse on unseen cases."),
-    RunVerdict.LOST_CRITICAL: (
+    ShownVerdict(
+        RunVerdict.WORSE,
+        "bad",
+        "✗",
+        "Better on the cases that chose it, but worse on unseen cases.",
+        "Keep your prompt; with more cases, a search is less often misled.",
+    ),
+    ShownVerdict(
+        RunVerdict.LOST_CRITICAL,
         "bad",
         "✗",
         "Better on the cases that chose it, but worse on an unseen case that is critical.",
+        "Keep your prompt, and look at that case under Cases.",
     ),
-    RunVerdict.NOT_CHECKED: (
+    ShownVerdict(
+        RunVerdict.NOT_CHECKED,
         "mark",
         "!",
         "Better on the cases that chose it; it was not tested on unseen cases.",
+        "Keep your prompt, or repeat the search with cases to test on.",
     ),
-    RunVerdict.NOT_IMPROVED: ("plain", "=", "No new text was better: the prompt stays as it is."),
-}
-"""How a verdict is shown: its style, its sign and what it means."""
+    ShownVerdict(
+        RunVerdict.NOT_IMPROVED,
+        "plain",
+        "=",
+        "No new text was better: the prompt stays as it is.",
+        "Allow more test calls, or add cases that your prompt gets wrong.",
+    ),
+)
+VERDICTS: Mapping[str, ShownVerdict] = {verdict.word: verdict for verdict in _ALL_VERDICTS}
+_RUNNING = "The run was in progress when this report was written."
 
 
-def verdict_of(data: ReportData) -> dict[str, str]:
-    """Return the verdict on the run: a word with its style and sign, and a sentence."""
+def verdict_of(data: ReportData) -> ShownVerdict:
+    """Return the verdict on the run, or what is known before there is one."""
     if data.state == "running":
-        mark_parts = "mark", "…", "running", "The run was in progress when this report was written."
-    elif data.state not in ("ended", "stopped") or data.end.verdict is None:
-        mark_parts = "mark", "!", "interrupted", "The run did not come to its end."
-    else:
-        kind, sign, sentence = VERDICTS[data.end.verdict]
-        mark_parts = kind, sign, str(data.end.verdict), sentence
-    return dict(zip(("kind", "sign", "word", "sentence"), mark_parts, strict=True))
+        return ShownVerdict("running", "mark", "…", _RUNNING)
+    if data.state not in ("ended", "stopped") or data.end.verdict is None:
+        return ShownVerdict("interrupted", "mark", "!", "The run did not come to its end.")
+    return VERDICTS[data.end.verdict]
 
 
 def _objectives(data: ReportData) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from promptgraft.runs.history import RunHistory
 from promptgraft.runs.report.data import ReportData, ReportSteps, RunUse
 from promptgraft.runs.report.page import VERDICTS
 from promptgraft.search.events import CandidateAdded, Event, Unknown
-from promptgraft.search.verdict import RunVerdict
 from promptgraft.service.jobs import Job, JobManager, JobState
 from promptgraft.service.jobs.reporting import run_lines
 
@@ -110,19 +109,12 @@ _STATES: Mapping[JobState, tuple[str, str]] = {
 }
 
 
-_NEXT_STEPS: Mapping[str, str] = {
+_NEXT_STEPS: Mapping[JobState, str] = {
     JobState.PAUSED: "If a limit stopped it, raise that below; then resume it.",
     JobState.FAILED: "Mend the cause, and fork it below, or submit a new job.",
     JobState.CANCELLED: "To go on from the answers that it has, fork it below.",
-    RunVerdict.IMPROVED: "Read what changed before it is used.",
-    RunVerdict.GAMED: "Read what changed, and compare answers under Cases, before anybody uses it.",
-    RunVerdict.NOT_SHOWN: "Keep your prompt, and test again with more cases.",
-    RunVerdict.WORSE: "Keep your prompt; with more cases, a search is less often misled.",
-    RunVerdict.LOST_CRITICAL: "Keep your prompt, and look at that case under Cases.",
-    RunVerdict.NOT_CHECKED: "Keep your prompt, or repeat the search with cases to test on.",
-    RunVerdict.NOT_IMPROVED: "Allow more test calls, or add cases that your prompt gets wrong.",
 }
-"""What a team does next, by verdict or state; nothing where a worker has the next step."""
+"""What a team does next, by state; nothing where a worker has the next step."""
 
 
 @attrs.frozen(kw_only=True)
@@ -146,12 +138,13 @@ class Headline:
     @classmethod
     def of(cls, job: Job) -> Headline:
         """Return the headline of a job."""
-        verdict = job.status.verdict
         kind, sentence = _STATES[job.state]
-        if is_final := job.state is JobState.COMPLETED and verdict in VERDICTS:
-            kind, _, sentence = VERDICTS[verdict]
-        word, gained = verdict if is_final else str(job.state), job.status.gained
-        next_step = _NEXT_STEPS.get(word, "")
+        word, next_step = str(job.state), _NEXT_STEPS.get(job.state, "")
+        verdict = VERDICTS.get(job.status.verdict)
+        if job.state is JobState.COMPLETED and verdict is not None:
+            kind, word, sentence = verdict.kind, verdict.word, verdict.sentence
+            next_step = verdict.next_step
+        gained = job.status.gained
         return cls(kind=kind, word=word, sentence=sentence, gained=gained, next_step=next_step)
 
 
