@@ -188,7 +188,6 @@ class PromptAsked:
     """A notice: an adapter has answered or failed; published in the thread that called it.
 
     Attributes:
-        adapter: the adapter.
         events: the events that it dispatched: the rendered prompt, calls of models and tools, and
             the answer.
         seconds: wall time, including waits.

@@ -88,7 +88,6 @@ class ResponsesWire:
     """Encodes requests to one model and decodes its answers.
 
     Attributes:
-        model: the model.
         rules: what it accepts as the schema of its answer; None if it accepts none.
         cache_breakpoints: whether the prompt cache holds only what ends at a breakpoint.
         sees: whether it sees images; None if that is not known.

@@ -22,7 +22,6 @@ class PromptName(NamedTuple):
 
     Attributes:
         ns: its namespace.
-        key: its key.
         in_project: whether it was named as in the project file.
         file: the value of ``--project``.
     """

@@ -26,7 +26,6 @@ class StoredTag:
     """A tag of a store.
 
     Attributes:
-        store: the store.
         address: its prompt and its name.
         current: the revision that it points at; None after its first revision was rolled back.
         history: every revision that it ever pointed at, the oldest first.

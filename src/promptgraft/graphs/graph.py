@@ -463,11 +463,7 @@ def step(node: str, *, input: object = None) -> Iterator[Opened]:  # noqa: A002 
 
 @attrs.frozen
 class PlainFlow:
-    """A plain function as the flow of a graph; picklable if the function is.
-
-    Attributes:
-        function: the function.
-    """
+    """A plain function as the flow of a graph; picklable if the function is."""
 
     function: Callable[..., Any]
 
@@ -482,11 +478,7 @@ class PlainFlow:
 
 @attrs.frozen
 class NotAsked:
-    """The adapter of nodes whose texts a function reads itself; never called.
-
-    Attributes:
-        function: the function.
-    """
+    """The adapter of nodes whose texts a function reads itself; never called."""
 
     function: Callable[..., Any]
 
@@ -581,9 +573,6 @@ class GraphPrompt(StandIn):
     """Stands for the prompts of a graph: one prompt with the texts of all nodes.
 
     It is bound to the input of a case.
-
-    Attributes:
-        graph: the graph.
     """
 
     graph: Graph = attrs.field(kw_only=True)
@@ -637,7 +626,6 @@ class GraphAdapter:
     """Answers a :class:`GraphPrompt`; picklable if its flow and its adapters are.
 
     Attributes:
-        graph: the graph.
         adapter: answers the nodes that have no adapter of their own; None if all have one.
     """
 

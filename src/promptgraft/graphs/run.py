@@ -39,7 +39,6 @@ class BoundNode:
     """A node with a prompt, for one candidate.
 
     Attributes:
-        prompt: its prompt.
         adapter: answers it.
         parts: SHA-256 of each part that may change, by name.
     """
@@ -104,9 +103,7 @@ class Opened:
 
     Attributes:
         id: its place.
-        node: its node.
         after: ids of the steps that it follows.
-        input: its input.
         output: its result, set by the code of the step: a text, or any other value.
         parts: the parts that it was made with.
     """

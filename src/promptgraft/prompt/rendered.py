@@ -37,7 +37,6 @@ class Segment:
     """A stretch of rendered text.
 
     Attributes:
-        text: the text.
         placeholder: the placeholder whose value it is; None for text of the prompt.
         file: the image or file whose name the text is; None for a text.
     """
@@ -92,7 +91,6 @@ class RenderedTool:
 
     Attributes:
         tool: the source, with types and handler.
-        description: its description.
         param_descriptions: the descriptions of its parameters, by name.
         examples: example calls, shown in the text of the prompt.
     """

@@ -68,7 +68,6 @@ class SectionSource:
     """A compiled section template.
 
     Attributes:
-        syntax: its syntax.
         pieces: text and slots in order; adjacent text is merged.
         placeholders: names of the slots in order of first appearance; for a plain template, the
             strings that its author named.

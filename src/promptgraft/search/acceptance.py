@@ -232,7 +232,6 @@ class Change:
     """A proposed text of a module, and the resulting child.
 
     Attributes:
-        module: the module.
         before: the parent's text of the module.
         text: the proposed text.
         candidate: the child, including earlier changes of the same proposal.

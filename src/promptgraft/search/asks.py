@@ -56,7 +56,6 @@ class Rollouts(Ask[Records]):
 
     Attributes:
         position: where in the run.
-        candidate: the candidate.
         examples: the examples; may be empty.
         by_example: whether a resumed run may ask for other examples at the same position.
     """
@@ -72,7 +71,6 @@ class Reply:
     """A reply of the reflection model.
 
     Attributes:
-        text: its text.
         finish_reason: why it ends, in the provider's term.
         fault: why there is no reply; empty when there is one.
     """
@@ -157,7 +155,6 @@ class Start(Ask[Branch[T]]):
     if either of two could reach a limit, the later one does.
 
     Attributes:
-        part: the part.
         most_questions: how many questions it can ask; None if that is unknown, so that with a
             limit on questions later branches wait for its end.
         held: whether it does nothing until it is released.
@@ -173,9 +170,6 @@ class Release(Ask[None]):
     """Let a branch run that was started held.
 
     If calls are made in parallel, it begins once the part that released it waits.
-
-    Attributes:
-        branch: the branch.
     """
 
     branch: Branch[Any]
@@ -187,9 +181,6 @@ class Join(Ask[T]):
 
     Join branches in the order in which they were started; one that asks no question may be joined
     later. The exception of a branch is raised.
-
-    Attributes:
-        branch: the branch.
     """
 
     branch: Branch[T]

@@ -74,7 +74,6 @@ class Pair:
     """The answers of baseline and winner to one held-out case.
 
     Attributes:
-        case: the case.
         before: the answer of the baseline.
         after: the answer of the winner.
         gains: what each metric scores more for the winner's, without hidden metrics.

@@ -130,7 +130,6 @@ class Pipeline(Generic[StepT, AttemptT]):
     """Runs the steps of a search.
 
     Attributes:
-        search: the search.
         kit: what it works with.
         validator: knows how many rollouts validations can use.
         at_once: how many steps may be under way, including the one in validation.

@@ -39,7 +39,6 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     """A metric that failed on the answer to a training case, or a missing answer.
 
     Attributes:
-        case: the case.
         metric: the metric; empty for the score as a whole, and for a crash.
         severity: how bad it is.
         reason: the metric's reason, with the hints of the case.
@@ -97,7 +96,6 @@ class StepBlamed(_OfRound, frozen=True, kw_only=True, tag="blamed"):
     """A model has attributed a failure to parts of a step, or to earlier steps.
 
     Attributes:
-        case: the case.
         at: id of the step; empty if one question was asked about all steps.
         node: the node of the step.
         blamed: the blamed parts.

@@ -185,7 +185,6 @@ class RunPhases:
     """Runs a search, and evaluates its winner on held-out examples.
 
     Attributes:
-        search: the search.
         begun: the run.
         remarks: what users should know before they trust the scores.
         held_out: how the winner did on the held-out examples; None if there are none.

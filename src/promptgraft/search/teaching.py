@@ -44,7 +44,6 @@ class Teaching:
     """The questions of a run to its teacher.
 
     Args:
-        teacher: the teacher.
         config: the settings of the run, with its cases.
         digests: SHA-256 of each example, by id.
 

@@ -355,7 +355,6 @@ class PartOf(Module):
 
     Attributes:
         address: the prompt, ``namespace/key``.
-        part: the part.
         label: its name in the prompt; by default the part's own name.
     """
 

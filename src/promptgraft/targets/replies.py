@@ -66,7 +66,6 @@ class NamedBlock(NamedTuple):
 
     Attributes:
         name: what it is for.
-        text: the text.
         before: the line before it; empty if there is none.
     """
 

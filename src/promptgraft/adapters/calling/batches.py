@@ -44,7 +44,6 @@ class _Batch:
     """A batch at the provider.
 
     Attributes:
-        id: its id.
         waiting: the pending answers, by custom id.
         outcome: returns the outcome of a custom id; None while the batch is in progress.
         is_followed: whether a task polls it.

@@ -41,7 +41,6 @@ class Attempt:
     What is known when it begins depends on its number alone, so attempts may overlap in any way.
 
     Attributes:
-        step: its step.
         number: counts the attempts of all steps from 1.
         position: position in the run, a prefix of the keys of its answers.
         ahead: how many earlier attempts are under way when it begins.
@@ -243,7 +242,6 @@ class Result:
     """The result of a step, before it is validated.
 
     Attributes:
-        step: the step.
         candidate: the combination of its accepted children.
         attempts: the attempts whose children are in it, best first.
         left_out: those whose children conflict with it.

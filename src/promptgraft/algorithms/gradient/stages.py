@@ -30,7 +30,6 @@ class BackwardRequest:
 
     Attributes:
         position: where in the run, such as ``round/3/backward/case-7``.
-        case: the case.
         losses: what failed.
         steps: the steps of the answer, in the order of the flow.
         texts: the texts that may be blamed, by part.
@@ -49,8 +48,6 @@ class AggregateRequest:
 
     Attributes:
         position: where in the run.
-        part: the part.
-        text: its text.
         problems: the problems, with the case of each.
     """
 
@@ -66,8 +63,6 @@ class RewriteRequest:
 
     Attributes:
         position: where in the run.
-        part: the part.
-        text: its text.
         problems: what is to be fixed.
         refused: the latest texts that were tried in vain, with the score of the current text and
             their own.

@@ -64,7 +64,6 @@ class FlowCall:
     """A call of a flow with the arguments of a test.
 
     Attributes:
-        call: the call.
         send: obtains the reply to a call that the flow makes.
         tools: the calls that the flow has made, in order.
         usage: their tokens.

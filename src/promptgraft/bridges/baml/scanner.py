@@ -257,7 +257,6 @@ class BamlFile:
     """A BAML file.
 
     Attributes:
-        path: its path.
         source: its text, with its original line breaks.
     """
 

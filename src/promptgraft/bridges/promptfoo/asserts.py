@@ -30,7 +30,6 @@ class Condition:
 
     Attributes:
         kind: the metric.
-        options: its options.
         value: what the answer is compared with; None if the options suffice.
         variable: the variable that holds the value, in its place.
         path: the keys that lead to the compared value in an answer in JSON.
@@ -281,10 +280,8 @@ class AssertedMetric:
 
     Attributes:
         kind: the kind of the metric.
-        options: its options.
         reference: the value to compare with, for ``expected``; None if the options suffice.
         name: the preferred name.
-        weight: its weight.
         inverted: whether it must not hold.
     """
 

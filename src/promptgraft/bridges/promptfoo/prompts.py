@@ -121,7 +121,6 @@ class Read:
     """A prompt.
 
     Attributes:
-        name: its name.
         messages: role and text of each message; none if the user has to write it.
         images: the placeholders that stand for images.
         why: why the user has to write it.

@@ -45,7 +45,6 @@ class WorkedExample:
     """A task example: objective, tool calls, outcome.
 
     Attributes:
-        objective: the objective.
         steps: the calls, in order.
         outcome_json: the answer as one line of JSON, even if it is a text.
     """

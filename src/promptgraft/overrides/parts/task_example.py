@@ -285,7 +285,6 @@ class AddedTaskExample(Entry):
         container_path: the section to which it is appended.
         example_key: its key there.
         expected_hash: hash of the tools and the output type for which it was written.
-        objective: the objective.
         outcome_json: the outcome as JSON.
         steps_json: the steps, ``[{"tool_name", "description", "input", "output"}]``.
     """

@@ -26,7 +26,6 @@ class SqlJournal(Journal):
     :meth:`sync`.
 
     Args:
-        database: the database.
         job: number of the job.
         fence: the job's fence when its lease was taken.
 

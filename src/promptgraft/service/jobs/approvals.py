@@ -132,7 +132,6 @@ class MoveRequest:
     """A request to move a protected tag.
 
     Attributes:
-        number: its number.
         move: what it asks for.
         state: what became of it.
         reason: why it is stale; empty if it is not.
@@ -188,11 +187,7 @@ class ApprovalNeededError(JobConflictError):
 
 
 class Approvals:
-    """Protected tags and requests in a database.
-
-    Args:
-        database: the database.
-    """
+    """Protected tags and requests in a database."""
 
     def __init__(self, database: Database) -> None:
         self._database, tables = database, database.tables

@@ -33,7 +33,6 @@ class DatasetRevision:
     """A data set as it was saved once.
 
     Attributes:
-        project: the project.
         name: its name there.
         number: number of the revision, from 1.
         digest: SHA-256 of its text in UTF-8.
@@ -121,11 +120,7 @@ def lines_by_case(text: str) -> dict[str, str]:
 
 
 class Datasets:
-    """The data sets in a database.
-
-    Args:
-        database: the database.
-    """
+    """The data sets in a database."""
 
     def __init__(self, database: Database) -> None:
         self._database, self._table = database, database.tables.datasets

@@ -68,7 +68,6 @@ class JobManager(TagMover):
         most_queued: jobs that may be queued at a time.
 
     Attributes:
-        database: the database.
         projects: the projects by name.
 
     Raises:

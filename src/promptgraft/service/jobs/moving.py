@@ -52,7 +52,6 @@ class TagMover(Jobs):
     """The part of a manager of jobs that moves tags, or asks for that if they are protected.
 
     Args:
-        database: the database.
         projects: the projects by name.
         by: who acts.
     """

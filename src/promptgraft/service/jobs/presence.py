@@ -24,7 +24,6 @@ class WorkerRow:
     """A worker as it last described itself. Times are seconds since 1970.
 
     Attributes:
-        name: its name.
         version: its version of promptgraft.
         processes: number of jobs that it runs at a time.
         projects: the projects that it has.
@@ -48,7 +47,6 @@ class Presence:
     """Keeps the row of a worker.
 
     Args:
-        database: the database.
         name: the name of the worker.
         processes: number of jobs that it runs at a time.
     """

@@ -36,7 +36,6 @@ class TaggedRevision:
     """The revision that a tag holds for one prompt; a graph has one for each prompt.
 
     Attributes:
-        prompt: the prompt.
         revision: the revision that the tag points at.
     """
 

@@ -147,7 +147,6 @@ class JobEvents:
     are compared and not written again. Where the replay diverges, the rest is retracted.
 
     Args:
-        database: the database.
         claim: the job, and the fence under which it is written.
         heartbeat: ends the run when the lease is lost or the events are damaged, and pauses it
             when the money of the day is used up.

@@ -148,7 +148,6 @@ class Claim:
     """A job that a worker has taken.
 
     Attributes:
-        job: the job.
         fence: the job's fence at that time; a claim with an older fence may not write.
     """
 
@@ -161,7 +160,6 @@ class ProjectTotals:
     """What the jobs of a project come to, as far as they are kept.
 
     Attributes:
-        project: the project.
         dollars: US dollars spent.
         calls: model calls of jobs that have ended or paused.
         retries: requests beyond the first of each of these calls.

@@ -130,7 +130,6 @@ class _End:
     """The state that follows an attempt.
 
     Attributes:
-        state: the state.
         reason: why the job is in this state, in one line.
         error: the error that ended the attempt; empty if it ended in order.
         result: the result of the run; None if it has none.

@@ -54,7 +54,6 @@ class _Child:
     Attributes:
         slot: its index among the processes of the worker.
         claim: its job.
-        process: the process.
         ends_by: when it is killed, on the monotonic clock; None while its job goes on.
     """
 

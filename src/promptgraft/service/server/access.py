@@ -129,7 +129,6 @@ class Access:
     """Authenticates requests and limits their rate; safe to share between threads.
 
     Args:
-        tokens: the tokens.
         hosts: the ``Host`` headers that are accepted, with ports.
         limits: rates, numbers of streams, and how long sessions last.
         proxy: a proxy in front of the server.

@@ -22,11 +22,7 @@ _MOST_BYTES = 1_900_000
 
 
 class JobReport:
-    """What the report of a job shows at one moment; used under the lock of its job.
-
-    Attributes:
-        data: its data.
-    """
+    """What the report of a job shows at one moment; used under the lock of its job."""
 
     def __init__(self, moment: tuple[int, bool], data: ReportData) -> None:
         self.data, self._moment = data, moment

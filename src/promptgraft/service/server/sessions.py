@@ -46,7 +46,6 @@ class SessionStore:
     settings no longer name a group of theirs. All end with the limits of idle and total time.
 
     Args:
-        database: the database.
         limits: how long sessions last.
         oidc: what the users of a provider may do; None if nobody signs in by one.
     """

@@ -119,7 +119,6 @@ class ServerStream:
 
     Attributes:
         feed: reads the events.
-        job: the job.
         after: number of the last event that was sent, or that the client has.
         access: counts streams.
         caller: the client.

@@ -81,11 +81,7 @@ LOCAL = ApiCaller(name="local", scopes=frozenset(Scope))
 
 
 class TokenStore:
-    """Tokens of 256 bits; the database holds only their SHA-256.
-
-    Attributes:
-        database: the database.
-    """
+    """Tokens of 256 bits; the database holds only their SHA-256."""
 
     def __init__(self, database: Database) -> None:
         self.database = database

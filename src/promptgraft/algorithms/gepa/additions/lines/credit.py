@@ -112,7 +112,6 @@ class Effect:
     """How two candidates differ on one example: the first failed, the second has more lines.
 
     Attributes:
-        scores: their scores.
         complaints: the words of their feedback that identify a complaint.
     """
 
