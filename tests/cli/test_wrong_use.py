@@ -141,6 +141,13 @@ def test_wrong_use_says_the_same_with_json(
     assert (ended.code, ended.out, ended.err) == (2, "", plain.err)
 
 
+def test_an_unknown_command_of_a_group_is_named_with_its_neighbour(console: Console) -> None:
+    assert console("meta", "lists").err == (
+        "promptgraft: meta: no such command `lists` (did you mean `list`?); there: `apply`, "
+        "`diff`, `list`, `reset`, `write`\n"
+    )
+
+
 def test_nothing_to_roll_back_is_wrong_use(
     console: Console, project: Path, revisions: tuple[Revision, Revision]
 ) -> None:

@@ -285,6 +285,24 @@ def test_a_job_with_a_data_set_is_replayed_and_resumed_from_its_run_directory(
     assert "expected UTF-8" in said(capsys, "replay", folder.name, code=2)
 
 
+def test_options_name_the_settings_of_a_job(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("--max-iterations", "5", "--patience", "3", "--target-score", "0.9")
+    job = submitted(capsys, *given, "--model", "task")
+    changes = json.loads(said(capsys, "jobs", "show", job, "--json"))["changes"]
+    assert changes == {"max_iterations": 5, "patience": 3, "target_score": 0.9, "model": "task"}
+    said(capsys, "jobs", "change", job, "--max-iterations", "7")
+    changed = json.loads(said(capsys, "jobs", "show", job, "--json"))["changes"]
+    assert changed == changes | {"max_iterations": 7}
+    for option, fault in (
+        ("--max-iterations 101", "expected an integer from 1 to 100, found '101'"),
+        ("--patience 0", "expected an integer from 1 to 50, found '0'"),
+        ("--target-score 1.1", "expected a number from 0 to 1, found '1.1'"),
+        ("--model gpt", "the project has no model `gpt`"),
+        ("--dataset hard", "has no data set `hard`"),
+    ):
+        assert fault in said(capsys, "jobs", "submit", "triage", *option.split(), code=2)
+
+
 def test_a_job_may_take_another_algorithm_than_the_project(
     in_a_project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

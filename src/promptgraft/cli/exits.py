@@ -132,7 +132,7 @@ _ELSEWHERE = {
 
 
 _WRONG = re.compile(r"'(.*)' is not one of ")
-_UNKNOWN = re.compile(r"No such command '(.*)'")
+_UNKNOWN = re.compile(r"No such command '([^']*)'")
 _LISTS = {
     "RUN": "; `promptgraft runs` lists the runs",
     "JOB": "; `promptgraft jobs list` lists the jobs",

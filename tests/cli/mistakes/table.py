@@ -735,7 +735,7 @@ MISTAKES: tuple[Mistake, ...] = (
     ),
     line(
         "a data set that nobody has saved",
-        "jobs submit --set dataset=hard --jobs sqlite:///jobs.db",
+        "jobs submit --dataset hard --jobs sqlite:///jobs.db",
         place="project `",
         found="no data set `hard`",
         mend="`promptgraft jobs datasets save` saves one",

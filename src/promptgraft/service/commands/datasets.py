@@ -18,13 +18,13 @@ from promptgraft.service.commands.options import JobsPlace, place_options, proje
     epilog=options.examples(
         "jobs datasets save hard cases.csv",
         "jobs datasets list",
-        "jobs submit triage --set dataset=hard",
+        "jobs submit triage --dataset hard",
     ),
 )
 def datasets_command() -> None:
     """Save, list and print the data sets of a project.
 
-    A job uses one with `--set dataset=NAME`, instead of the cases in the file of its project.
+    A job uses one with `--dataset NAME`, instead of the cases in the file of its project.
     """
 
 

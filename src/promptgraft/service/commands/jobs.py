@@ -40,6 +40,20 @@ _limits = options.together(
     click.option("--max-cost", type=options.dollars, help="US dollars at which the job pauses."),
     click.option("--max-tokens", type=options.at_least(1), help="Tokens at which the job pauses."),
     click.option(
+        "--max-iterations", type=options.at_least(1, 100), help="Candidates that it may try."
+    ),
+    click.option(
+        "--patience",
+        type=options.at_least(1, 50),
+        help="Steps in a row without a better candidate after which it ends.",
+    ),
+    click.option(
+        "--target-score",
+        type=options.share,
+        metavar="SCORE",
+        help="Mean on the validation set at which it ends, 0 to 1.",
+    ),
+    click.option(
         "--priority", type=int, help="-100 to 100; jobs with a higher priority run first."
     ),
     click.option("--note", help="A note that lists and pages show."),
@@ -48,7 +62,7 @@ _limits = options.together(
         "settings",
         metavar="NAME=VALUE",
         multiple=True,
-        help="Any other setting of the job, its value in JSON: `--set patience=5`.",
+        help="Any other setting of the job, its value in JSON: `--set timeout=600`.",
     ),
 )
 
@@ -74,6 +88,16 @@ def jobs_command() -> None:
 @_limits
 @click.option("--seed", type=options.at_least(0), help="Seed of every random choice.")
 @click.option("--tag", type=options.tag, help="The tag that the winner may be applied to.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="The model of the project that answers and proposes: `task`, `reflection` or a judge.",
+)
+@click.option(
+    "--dataset",
+    metavar="NAME",
+    help="A data set (`promptgraft jobs datasets`) instead of the file of cases.",
+)
 @click.option(
     "--dry-run",
     is_flag=True,
