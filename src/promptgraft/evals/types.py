@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -329,6 +329,24 @@ class Verdict:
             object.__setattr__(self, "passed", bool(self.passed))
         if (self.score is None) != (self.passed is None):
             raise ConfigError(f"metric `{self.metric}`: score and passed are known together")
+
+
+class ScoredObject(Protocol):
+    """An object with a score and a reason, such as a prediction of DSPy."""
+
+    score: bool | float
+    feedback: str
+
+
+Outcome: TypeAlias = (
+    bool | float | tuple[bool | float, str] | Mapping[str, object] | ScoredObject | Verdict
+)
+"""A score from 0 to 1 or a boolean, alone, with a reason in a pair, or as ``score`` and
+``feedback`` of a mapping or an object, where the reason may be called ``reason`` or ``comment``; or
+a whole verdict."""
+
+Judge: TypeAlias = Callable[[Case, Answer], Outcome | Awaitable[Outcome]]
+"""A function that judges an answer, plain or ``async``."""
 
 
 class Metric(Protocol):

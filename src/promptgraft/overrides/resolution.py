@@ -30,7 +30,7 @@ def require_source(descriptor: PromptDescriptor, entry: Entry) -> SourcePart:
         return source
     names = list(entry.known(descriptor))
     problem = "has no" if source is None else "does not allow overrides of"
-    name, needed = entry.replaced, entry.needed(descriptor)
+    name, needed = str(entry.replaced), entry.needed(descriptor)
     raise errors.UnknownPartError(
         f"prompt `{descriptor.ns}/{descriptor.key}` {problem} {entry.replaces} `{name}`"
         f"{did_you_mean(name, names) if source is None else ''}"

@@ -154,16 +154,22 @@ class PromptOverride:
         index: dict[tuple[type[Entry], Hashable], Entry] = {}
         for field in _FIELDS:
             filed = getattr(self, field)
-            if field == "task_example_overrides" and not all(
-                entry.path for _, entry in filed.items()
-            ):
-                filed = {
-                    key: entry if entry.path else attrs.evolve(entry, path=key)
-                    for key, entry in filed.items()
-                }
+            if not isinstance(filed, Mapping):
+                raise errors.InvalidOverrideError(
+                    f"{field}: expected a mapping by key, found {shown(filed)}"
+                )
             if not isinstance(filed, FrozenMap):
                 # Maps that are frozen already are shared, not copied.
-                object.__setattr__(self, field, FrozenMap(filed))
+                entries = dict(filed)
+                for key, entry in filed.items():
+                    if not isinstance(entry, Entry):
+                        raise errors.InvalidOverrideError(
+                            f"{field}: expected overrides, found {shown(entry)}"
+                        )
+                    if isinstance(entry, TaskExampleOverride) and not entry.path:
+                        entries[key] = attrs.evolve(entry, path=key)
+                filed = FrozenMap(entries)
+                object.__setattr__(self, field, filed)
             for key, entry in filed.items():
                 index[_place(entry)] = entry
                 if key != _key(entry):

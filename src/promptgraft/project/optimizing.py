@@ -18,12 +18,12 @@ from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.adapters.named import named_adapter
 from promptgraft.algorithms import algorithm
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.evals import metrics as metric_kinds
 from promptgraft.evals.dataset import Dataset, Splits
 from promptgraft.evals.metrics import load_metrics
-from promptgraft.evals.metrics.functions import Judge, Python
 from promptgraft.evals.metrics.judging import check_metrics
 from promptgraft.evals.plain import unsaid_fault
-from promptgraft.evals.types import Case, Metric
+from promptgraft.evals.types import Case, Judge, Metric
 from promptgraft.ground.frames import Frame, is_frame
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.strict.checks import COUNT
@@ -293,8 +293,11 @@ def _metric_of(metric: Any) -> Metric:
     if isinstance(metric, str):
         [named] = load_metrics([{"name": metric}])
         return named
-    is_plain = callable(metric) and not isinstance(metric, type)
-    return Python(function=metric) if is_plain and not hasattr(metric, "judge") else metric
+    if callable(metric) and not isinstance(metric, type) and not hasattr(metric, "judge"):
+        # Through the package, which imports it only now: most metrics have a name.
+        return metric_kinds.Python(function=metric)
+    checked: Metric = metric
+    return checked
 
 
 def _labels(splits: Splits) -> tuple[str, ...]:

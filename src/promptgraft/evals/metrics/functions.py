@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Awaitable, Callable, Mapping
-from typing import ClassVar, Protocol, TypeAlias, TypeGuard
+from collections.abc import Mapping
+from typing import ClassVar, TypeGuard
 
 import attrs
 
 from promptgraft.errors import ConfigError, FeedbackError, user_errors
 from promptgraft.evals.metrics.base import LONGEST_VERDICT_REASON, BaseMetric, deadline_of
-from promptgraft.evals.types import Answer, Case, Verdict
+from promptgraft.evals.types import Answer, Case, Judge, Verdict
 from promptgraft.ground.functions import (
     call_fault,
     first_argument,
@@ -24,23 +24,6 @@ from promptgraft.ground.text import clip
 from promptgraft.ground.under_way import doing
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
-
-
-class ScoredObject(Protocol):
-    """An object with a score and a reason, such as a prediction of DSPy."""
-
-    score: bool | float
-    feedback: str
-
-
-Outcome: TypeAlias = (
-    bool | float | tuple[bool | float, str] | Mapping[str, object] | ScoredObject | Verdict
-)
-"""A score from 0 to 1 or a boolean, alone, with a reason in a pair, or as ``score`` and
-``feedback`` of a mapping or an object, where the reason may be called ``reason`` or ``comment``; or
-a whole verdict."""
-Judge: TypeAlias = Callable[[Case, Answer], Outcome | Awaitable[Outcome]]
-
 
 _REASONS = ("feedback", "reason", "comment")
 """What DSPy, deepeval and LangSmith call the reason of a score."""

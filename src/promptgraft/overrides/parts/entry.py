@@ -12,11 +12,12 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import attrs
 
-from promptgraft.errors import DataFormatError
+from promptgraft.errors import DataFormatError, InvalidOverrideError
+from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, Json, shown, unstructure
 from promptgraft.overrides.parts.descriptors import (
     OutputFieldDescriptor,
@@ -28,6 +29,9 @@ from promptgraft.overrides.parts.descriptors import (
 )
 from promptgraft.overrides.parts.examples import WorkedExample
 from promptgraft.overrides.parts.validation import check_path, check_text
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @attrs.frozen(kw_only=True)
@@ -158,7 +162,7 @@ class Entry(ABC):
     @property
     def name(self) -> str:
         """The part without its kind: ``policies/refunds``."""
-        return self.key if isinstance(self.key, str) else "/".join(map(str, self.key))
+        return "/".join(map(str, self.key)) if isinstance(self.key, tuple) else str(self.key)
 
     @property
     def part(self) -> str:
@@ -212,12 +216,17 @@ class Entry(ABC):
 
     # Checks.
 
-    def check_address(self) -> None:  # noqa: B027 - most keys are checked by their types
+    def check_address(self) -> None:
         """Refuse an address that cannot name a part of any prompt.
 
         Raises:
             InvalidOverrideError, InvalidIdentifierError: saying what is expected.
         """
+        parts = self.key if isinstance(self.key, tuple) else (self.key,)
+        if not all(isinstance(part, str | int) for part in parts):
+            raise InvalidOverrideError(
+                f"{self.kind}: expected the name of one, found {shown(self.key)}"
+            )
 
     def checked(self, descriptor: PromptDescriptor) -> Self:
         """Return the entry with its JSON in one line and defaults filled in.
@@ -317,6 +326,23 @@ class PathEntry(Entry):
 
     def check_address(self) -> None:
         check_path(self.path)
+
+
+def frozen_texts(texts: Mapping[str, str]) -> FrozenMap[str, str]:
+    """Return a read-only copy of texts by name."""
+    return frozen(texts, "texts by name")
+
+
+def frozen(items: Mapping[K, V], what: str) -> FrozenMap[K, V]:
+    """Return a read-only copy of a mapping, whose message calls it ``what``.
+
+    Raises:
+        InvalidOverrideError: it is no mapping.
+    """
+    value: object = items  # users may pass anything, whatever the annotation says
+    if not isinstance(value, Mapping):
+        raise InvalidOverrideError(f"expected a mapping of {what}, found {shown(value)}")
+    return FrozenMap(items)
 
 
 def check_hash(text: str, where: str) -> None:

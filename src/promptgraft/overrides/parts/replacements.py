@@ -9,7 +9,6 @@ from typing import Any
 import attrs
 
 from promptgraft.errors import DataFormatError, InvalidOverrideError
-from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, digest_text, shown
 from promptgraft.overrides.parts import descriptors, entry
 from promptgraft.overrides.parts.body import spell
@@ -236,7 +235,7 @@ class ToolOverride(entry.Entry):
     name: str
     expected_hash: HexDigest
     description: str | None = None
-    param_descriptions: Mapping[str, str] = attrs.field(factory=dict, converter=FrozenMap[str, str])
+    param_descriptions: Mapping[str, str] = attrs.field(factory=dict, converter=entry.frozen_texts)
 
     kind = replaces = "tool"
     with_overrides = "tool_overrides"
@@ -396,7 +395,8 @@ def _typed(text: str | None, kind: Any, where: str) -> str | None:
 
 
 def _names(names: Iterable[str] | None) -> tuple[str, ...] | None:
-    if isinstance(names, str):
+    value: object = names  # users may pass anything, whatever the annotation says
+    if isinstance(value, str) or not (value is None or isinstance(value, Iterable)):
         raise InvalidOverrideError(f"aliases: expected a list of texts, found {shown(names)}")
     return None if names is None else tuple(names)
 
@@ -417,7 +417,7 @@ class OutputFieldOverride(entry.Entry):
     expected_hash: HexDigest
     description: str | None = None
     aliases: tuple[str, ...] | None = attrs.field(default=None, converter=_names)
-    value_descriptions: Mapping[str, str] = attrs.field(factory=dict, converter=FrozenMap[str, str])
+    value_descriptions: Mapping[str, str] = attrs.field(factory=dict, converter=entry.frozen_texts)
 
     kind = replaces = "output field"
     with_overrides = "output_overrides"

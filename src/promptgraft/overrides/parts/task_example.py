@@ -9,7 +9,7 @@ import attrs
 
 from promptgraft.errors import DataFormatError, InvalidOverrideError
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import HexDigest
+from promptgraft.ground.serde import HexDigest, shown
 from promptgraft.overrides.parts import validation
 from promptgraft.overrides.parts.descriptors import (
     NO_INTERFACE,
@@ -30,6 +30,7 @@ from promptgraft.overrides.parts.entry import (
     PathEntry,
     SkipReason,
     SourcePart,
+    frozen,
     text_or_none,
 )
 from promptgraft.overrides.parts.examples import (
@@ -73,6 +74,17 @@ class TaskStepOverride:
         )
 
 
+def _frozen_steps(steps: Mapping[int, TaskStepOverride]) -> FrozenMap[int, TaskStepOverride]:
+    frozen_steps = frozen(steps, "TaskStepOverride by step index")
+    for index, step in frozen_steps.items():
+        if not isinstance(step, TaskStepOverride):
+            raise InvalidOverrideError(
+                f"step_overrides: expected a TaskStepOverride by step index, found {shown(step)} "
+                f"at {shown(index)}"
+            )
+    return frozen_steps
+
+
 @attrs.frozen(kw_only=True)
 class TaskExampleDocument:
     """A task example override in a file; steps are a list, because JSON keys are not numbers."""
@@ -104,7 +116,7 @@ class TaskExampleOverride(PathEntry):
     objective: str | None = None
     outcome_json: str | None = None
     step_overrides: Mapping[int, TaskStepOverride] = attrs.field(
-        factory=dict, converter=FrozenMap[int, TaskStepOverride]
+        factory=dict, converter=_frozen_steps
     )
     path: SectionPath = attrs.field(default=(), kw_only=True)
     steps_json: str | None = attrs.field(default=None, kw_only=True)
@@ -355,6 +367,7 @@ class AddedTaskExample(Entry):
 
     def check_address(self) -> None:
         validation.check_path(self.container_path)
+        super().check_address()
 
     def checked(self, descriptor: PromptDescriptor) -> AddedTaskExample:
         validation.check_key(self.example_key, "task example key")
@@ -363,7 +376,8 @@ class AddedTaskExample(Entry):
                 f"{self.part}: the source has a part of that key; use another"
             )
         validation.check_not_blank(self.objective, f"{self.part}: objective")
-        validation.check_texts(self.part, self.outcome_json, self.steps_json)
+        validation.check_text(self.outcome_json, f"{self.part}: outcome_json")
+        validation.check_text(self.steps_json, f"{self.part}: steps_json")
         return attrs.evolve(
             self,
             outcome_json=descriptor.checked_outcome(self.outcome_json, where=self.part),
