@@ -142,10 +142,20 @@ def test_without_a_share_there_is_no_test_set() -> None:
     assert len(splits.train) + len(splits.validation) == 9
 
 
+def test_shares_of_less_than_everything_leave_the_other_cases_out() -> None:
+    whole = Dataset.of(map(case, range(1_000)))
+    few = Splits.by_ratio(whole, train=0.1, validation=0.05, test=0.02)
+    assert [len(part) for part in few.parts().values()] == [100, 50, 20]
+    more = Splits.by_ratio(whole, train=0.1, validation=0.05, test=0.85)
+    assert [case.id for case in more.train] == [case.id for case in few.train]
+    assert [case.id for case in more.validation] == [case.id for case in few.validation]
+    assert {case.id for case in few.test or ()} < {case.id for case in more.test or ()}
+
+
 @pytest.mark.parametrize(
     ("shares", "message"),
     [
-        ((0.9, 0.2, 0.2), "sum to 1, found 1.3"),
+        ((0.9, 0.2, 0.2), "sum to 1 or less, found 1.3"),
         ((0, 0.5, 0.5), "train: expected a share between 0 and 1, found 0"),
         ((0.6, float("nan"), 0.2), "validation: expected a share between 0 and 1, found nan"),
         ((0.6, 0.6, -0.2), "test: expected a share"),

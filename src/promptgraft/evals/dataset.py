@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -402,6 +401,7 @@ USUAL_NAMES: Mapping[str, str] = {
 }
 # The middle of each place in the order, so that the sizes are the nearest to the shares.
 _EVEN = 0.5
+_ROUNDING = 1e-9
 
 
 @attrs.frozen
@@ -534,7 +534,8 @@ class Splits(Shown):
 
         Args:
             dataset: the data set.
-            train: share of the training set; the three shares add up to 1.
+            train: share of the training set. The three shares add up to 1; if they add up to less,
+                the other cases are in no set.
             validation: share of the validation set.
             test: share of the test set; 0 for none.
             seed: different seeds give different splits.
@@ -542,7 +543,7 @@ class Splits(Shown):
                 shares, to within one group of cases that stay together.
 
         Raises:
-            ConfigError: a share is not between 0 and 1, or they do not add up to 1.
+            ConfigError: a share is not between 0 and 1, or they add up to more than 1.
             DataFormatError: a set would be empty, or a case lacks the field.
         """
         instance(Dataset).hold("dataset", dataset)
@@ -550,8 +551,10 @@ class Splits(Shown):
         for name, share in shares.items():
             if not 0 <= share < 1 or (share == 0 and name != "test"):
                 raise ConfigError(f"{name}: expected a share between 0 and 1, found {shown(share)}")
-        if not math.isclose(sum(shares.values()), 1, abs_tol=1e-9):
-            raise ConfigError(f"expected shares that sum to 1, found {sum(shares.values()):g}")
+        if sum(shares.values()) > 1 + _ROUNDING:
+            raise ConfigError(
+                f"expected shares that sum to 1 or less, found {sum(shares.values()):g}"
+            )
         faults = CaseFaults(dataset.name)
         chosen: dict[str, str] = {}
         for stratum, groups in _strata(dataset, stratify, faults).items():
@@ -559,8 +562,8 @@ class Splits(Shown):
             offset = _EVEN if stratify is None else _unit(seed, "stratum", stratum)
             ordered = sorted(groups, key=lambda ids: _unit(seed, "case", ids[0]))
             for rank, ids in enumerate(ordered):
-                name = _split_at((rank + offset) / len(ordered), shares)
-                chosen.update(dict.fromkeys(ids, name))
+                if name := _split_at((rank + offset) / len(ordered), shares):
+                    chosen.update(dict.fromkeys(ids, name))
         faults.raise_all()
         names_wanted = [name for name, share in shares.items() if share]
         return _parted(dataset, chosen, _more_cases(len(dataset)), names_wanted)
@@ -650,11 +653,13 @@ def _parted(
 
 
 def _split_at(place: float, shares: Mapping[str, float]) -> str:
-    if place < shares["train"]:
-        return "train"
-    # With no share for test, rounding must not leave a case for it.
-    border = shares["train"] + shares["validation"]
-    return "validation" if place < border or not shares["test"] else "test"
+    border, name = 0.0, ""
+    for name in (name for name, share in shares.items() if share):
+        border += shares[name]
+        if place < border:
+            return name
+    # Rounding must leave no case out.
+    return name if border > 1 - _ROUNDING else ""
 
 
 def _strata(

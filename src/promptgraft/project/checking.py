@@ -329,6 +329,9 @@ def _about_cases(project: Project) -> Iterator[str]:
     elif dropped := project.splits.dropped:
         message = f"{counted(dropped, 'row')} left out, repeating another one"
         yield project.surroundings.file.line(("dataset", "duplicates"), message)
+    if unused := project.unused_cases:
+        message = f"{counted(unused, 'case')} in no set, because the shares sum to less than 1"
+        yield project.surroundings.file.line(("splits", "ratio"), message)
     if names := _images_as_text(project):
         line = f"{listed(names)} holds an image as text; `images: [{', '.join(names)}]` shows it"
         yield project.surroundings.file.line(("dataset",), line)

@@ -73,7 +73,8 @@ class SplitsConfig:
     """How the cases are split; one of ratio, files and field.
 
     Attributes:
-        ratio: Shares that sum to 1. The id of a case decides, not its position in the file.
+        ratio: Shares of the sets, 1 or less in all; other cases are in no set. The id of a case
+            decides, not its position in the file.
         seed: Another seed gives another split by ratio.
         stratify: A field of the cases whose values are spread evenly over the sets.
         files: A file, or a list of files, for each set; then `dataset` has no `path`.

@@ -148,6 +148,14 @@ class Project:
             )
         return parted(self._whole, config.splits, self.surroundings)
 
+    @property
+    def unused_cases(self) -> int:
+        """How many cases are in no set, because a split by ratio has a share for less than all."""
+        ratio = self.config.splits.ratio
+        if ratio is None or self.unsplit or sum(ratio.values()) > 0.999999:
+            return 0
+        return len(self._whole) - sum(map(len, self.splits.parts().values()))
+
     @cached_property
     def unsplit(self) -> str:
         """Why the cases are too few for a search; empty if they are not."""
