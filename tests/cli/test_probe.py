@@ -72,11 +72,30 @@ def test_a_probe_calls_the_agent_once_and_tells_what_came_back(
     assert line == f"probe: {called}; it answered with {said}"
 
 
+@pytest.mark.parametrize(
+    ("calls", "said"),
+    [
+        ('[{"name": "search"}, {"name": "read"}]', "after calling `search`, `read` with"),
+        ("[]", "after calling no tool with"),
+    ],
+)
+def test_a_probe_names_the_tools_that_the_agent_called(
+    calls: str, said: str, written: Callable[..., Path], console: Console
+) -> None:
+    reply = json.dumps({"text": "x", "steps": json.loads(calls)})
+    Path("reply.json").write_text(reply)
+    script = f"cat '{Path('reply.json').resolve()}'"
+    command = json.dumps(["sh", "-c", script, "{query}", "{folder}"])
+    written(f"{{command: {command}, answer: $.text, tools: $.steps}}\ndelivery: folder")
+    shown = console("check", "--probe").out
+    assert f"it answered {said} a text" in shown, shown
+
+
 def test_a_probe_is_in_the_document(written: Callable[..., Path], console: Console) -> None:
     written(answer="{'n': 4}")
     probe = json.loads(console("check", "--probe", "--json").out)["probe"]
     assert probe.pop("case").startswith("c")
-    assert probe == {"agent": "agent.call", "text": '{"n":4}', "output": {"n": 4}}
+    assert probe == {"agent": "agent.call", "text": '{"n":4}', "output": {"n": 4}, "tools": None}
     assert "probe" not in json.loads(console("check", "--json").out)
 
 

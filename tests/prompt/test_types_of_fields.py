@@ -8,7 +8,7 @@ import json
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Optional, Union
+from typing import Annotated, Any, NewType, Optional, Union
 
 import attrs
 import pytest
@@ -19,6 +19,7 @@ from optimizers.worlds import TEMPLATE, Run, config
 from promptgraft import MarkdownSection, Prompt, PromptTemplate, RolloutFeedback, Tool, ToolExample
 from promptgraft.errors import OutputError, PromptDefinitionError
 from promptgraft.ground.serde import unstructure
+from promptgraft.prompt.schema import takes_bare_text
 
 
 @attrs.frozen
@@ -183,3 +184,17 @@ def test_a_tool_may_return_nothing(kind: Any) -> None:
     assert "output: null" in prompt.render().text
     with pytest.raises(PromptDefinitionError, match=r"example 0: output: expected null, found 'x'"):
         tool(result_type=kind, examples=(attrs.evolve(call, output="x"),))
+
+
+class _Note(str):
+    """A text with a type of its own."""
+
+
+@pytest.mark.parametrize("kind", [str, NewType("Zip", str), Annotated[_Note, "of a case"]])
+def test_types_made_of_texts_take_a_bare_text(kind: object) -> None:
+    assert takes_bare_text(kind)
+
+
+@pytest.mark.parametrize("kind", [int, NewType("Count", int), list[str]])
+def test_other_types_take_no_bare_text(kind: object) -> None:
+    assert not takes_bare_text(kind)

@@ -493,7 +493,9 @@ def _first_turn(prompt: Prompt[object], case: Case) -> Prompt[object]:
     return prompt.bind(attrs.evolve(case, input=first, turns=(), fields={}))
 
 
-def probe(adapter: AgentAdapter, prompt: Prompt[object], case: Case) -> PromptResponse[object]:
+def probe(
+    adapter: AgentAdapter, prompt: Prompt[object], case: Case, session: Session
+) -> PromptResponse[object]:
     """Ask an agent the first turn of a case once, with the texts of the source.
 
     Raises:
@@ -501,7 +503,6 @@ def probe(adapter: AgentAdapter, prompt: Prompt[object], case: Case) -> PromptRe
         ProviderError: it was unreachable.
     """
     lenient = attrs.evolve(adapter, on_agent_error="zero", user=None)
-    session = Session(tags={"scope": "probe", "example": case.id})
     with temporary_folder() as folder, adapter.opened(folder):
         try:
             return evaluated(lenient, _first_turn(prompt, case), session=session)

@@ -18,7 +18,6 @@ from promptgraft.evals.rows import (
     ENDINGS,
     CaseFaults,
     Row,
-    check_encoding,
     jsonl_rows,
 )
 from promptgraft.evals.types import Case
@@ -81,16 +80,12 @@ def rows_of(
         # A pipe would be waited for, perhaps for ever.
         faults.add(0, "expected a file, found a pipe or a device; write its content to a file")
         return iter(())
-    if kind != "csv":
-        for name, value in (("delimiter", delimiter), ("encoding", encoding)):
-            if value is not None:
-                raise ConfigError(f"{name}: only CSV files have one, and {path} is {kind}")
-        return _reader(kind)(path, faults)
-    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise ConfigError(f"delimiter: expected one character, found {shown(delimiter)}")
-    if encoding is not None:
-        check_encoding(encoding)
-    return _reader("csv")(path, faults, delimiter=delimiter, encoding=encoding)
+    if kind == "csv":
+        return _reader("csv")(path, faults, delimiter=delimiter, encoding=encoding)
+    for name, value in (("delimiter", delimiter), ("encoding", encoding)):
+        if value is not None:
+            raise ConfigError(f"{name}: only CSV files have one, and {path} is {kind}")
+    return _reader(kind)(path, faults)
 
 
 def file_and_case(path: str | Path) -> tuple[Path, str]:
@@ -551,10 +546,8 @@ class Splits(Shown):
         for name, share in shares.items():
             if not 0 <= share < 1 or (share == 0 and name != "test"):
                 raise ConfigError(f"{name}: expected a share between 0 and 1, found {shown(share)}")
-        if sum(shares.values()) > 1 + _ROUNDING:
-            raise ConfigError(
-                f"expected shares that sum to 1 or less, found {sum(shares.values()):g}"
-            )
+        if (total := sum(shares.values())) > 1 + _ROUNDING:
+            raise ConfigError(f"expected shares that sum to 1 or less, found {total:g}")
         faults = CaseFaults(dataset.name)
         chosen: dict[str, str] = {}
         for stratum, groups in _strata(dataset, stratify, faults).items():

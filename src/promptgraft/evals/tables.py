@@ -14,9 +14,10 @@ from typing import Any
 
 import attrs
 
+from promptgraft.errors import ConfigError
 from promptgraft.evals.documents import json_rows, yaml_rows
 from promptgraft.evals.parquet import parquet_rows
-from promptgraft.evals.rows import PAGE, CaseFaults, Row, read_lines
+from promptgraft.evals.rows import PAGE, CaseFaults, Row, check_encoding, read_lines
 from promptgraft.ground.frame_rows import rows_of_frame
 from promptgraft.ground.serde import shown
 from promptgraft.ground.text import counted, spelled
@@ -37,6 +38,7 @@ def csv_rows(
     Unless it is given or the first line is ``sep=;``, the delimiter is the most frequent of
     ``, ; | tab`` in the header.
     """
+    _check_delimiter(delimiter)
     if encoding is None:
         numbered = read_lines(path, faults, _ENCODING_HINT)
     else:
@@ -80,8 +82,14 @@ def csv_rows(
             yield Row(line, {n: c for n, c in zip(columns, cells, strict=True) if n})
 
 
+def _check_delimiter(delimiter: str | None) -> None:
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise ConfigError(f"delimiter: expected one character, found {shown(delimiter)}")
+
+
 def _encoded_lines(path: Path, encoding: str, faults: CaseFaults) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file in another encoding than UTF-8; reading ends at a fault."""
+    check_encoding(encoding)
     number = 0
     # Line breaks stay as they are: inside of quotes they belong to a cell.
     with path.open(encoding=encoding, newline="") as file:

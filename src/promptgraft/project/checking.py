@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from promptgraft.adapters.abilities import end_of_model
-from promptgraft.adapters.base import Usage
+from promptgraft.adapters.base import ToolInvoked, Usage
 from promptgraft.adapters.named import HOSTED, ModelConfig, hosted
 from promptgraft.adapters.providers import KNOWN
 from promptgraft.agents.adapter import AgentAdapter, probe
@@ -51,6 +51,7 @@ from promptgraft.project.format_models import named_host
 from promptgraft.project.project import Project, faults_of, open_project
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.project.python_source import NOT_RUN, beside, without_code
+from promptgraft.runtime.session import Session
 from promptgraft.search import RunPlan
 from promptgraft.targets.prompts import free_sections
 
@@ -160,21 +161,26 @@ def check_project(path: str | Path) -> Checked:
 
 @attrs.frozen(kw_only=True)
 class Probed:
-    """One call of an agent: the case that it was asked, and its answer as text and as data."""
+    """One call of an agent: the case that it was asked, and its answer as text and as data.
+
+    ``tools`` names the tools that it called; None if it does not report them.
+    """
 
     agent: str
     case: str
     text: str
     output: Json = attrs.field(default=None, hash=False)
+    tools: tuple[str, ...] | None = None
 
     @property
     def line(self) -> str:
         """What was called, and what came back."""
         value = self.text if self.output is None else self.output
         what = next(what for kind, what in _KINDS if isinstance(value, kind))
+        calls = "" if self.tools is None else f" after calling {listed(self.tools) or 'no tool'}"
         return (
-            f"called agent `{self.agent}` once, with case `{self.case}`; it answered with {what}: "
-            f"{brief(value)}"
+            f"called agent `{self.agent}` once, with case `{self.case}`; it answered{calls} with "
+            f"{what}: {brief(value)}"
         )
 
 
@@ -203,9 +209,15 @@ def probe_agent(project: Project) -> Probed:
         )
     case = next(case for part in project.parts.values() for case in part)
     with beside(project.folder):
-        answer = probe(adapter, project.prompt().prompt, case)
+        session = Session(tags={"scope": "probe", "example": case.id})
+        answer = probe(adapter, project.prompt().prompt, case, session)
+    tools = tuple(use.name for use in session.select_all(ToolInvoked))
     return Probed(
-        agent=adapter.agent.name, case=case.id, text=answer.text, output=plain_output(answer.output)
+        agent=adapter.agent.name,
+        case=case.id,
+        text=answer.text,
+        output=plain_output(answer.output),
+        tools=tools if adapter.reports_tools else None,
     )
 
 

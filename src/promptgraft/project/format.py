@@ -145,7 +145,7 @@ def _check_prompt(spec: str) -> None:
     if not spec.endswith(".md") and ":" not in spec:
         raise ConfigError(
             "expected a Markdown file such as `prompts/triage.md`, or `file.py:NAME` or "
-            f"`module:NAME` in Python, found {shown(spec)}"
+            f"`module:NAME` in Python, found {shown(spec)}; copy its text into one"
         )
 
 

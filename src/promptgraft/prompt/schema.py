@@ -422,5 +422,5 @@ def bare_value(kind: Any, text: str) -> str | None:
 
 def _is_text(kind: Any) -> bool:
     bare = without_annotation(kind)
-    is_date = isinstance(bare, type) and issubclass(bare, date)
-    return bare is str or is_date or bool(options_of(bare))
+    bare = getattr(bare, "__supertype__", bare)  # what a NewType is made of
+    return bool(options_of(bare)) or (isinstance(bare, type) and issubclass(bare, (str, date)))
