@@ -17,8 +17,12 @@ from promptgraft import (
     AgentCall,
     BlackBox,
     Case,
+    Data,
     Dataset,
+    GepaConfig,
     GepaExample,
+    OptimizationContext,
+    OptimizationJob,
     PromptResponse,
     ScriptedAdapter,
     Session,
@@ -307,6 +311,27 @@ def test_a_simulated_user_talks_until_the_conversation_is_over(tmp_path: Path) -
     assert "User: Book a table\n\nAssistant: For when?" in shown[0]
     turns = answer_of(PromptResponse(text="x"), session).turns
     assert [turn.query for turn in turns] == ["Book a table", "Friday"]
+
+
+@pytest.mark.parametrize("is_apart", [True, False])
+def test_a_dry_run_asks_no_simulated_user(tmp_path: Path, is_apart: bool) -> None:
+    model, shown = user()
+    agent, judges = Noting(), [metrics.length(min=1)]
+    box = BlackBox(TEXTS, agent=agent, user=model)
+    cases = [attrs.evolve(scenario(tmp_path), id=f"g{n}", input=f"g{n}") for n in range(4)]
+    config = GepaConfig(
+        rollout_budget=20,
+        minibatch_size=1,
+        pareto_set_size=2,
+        training_examples=examples_from(box.prompt, cases, judges),
+        feedback_fn=feedback_from(judges),
+        data=Data(held_out=()),
+    )
+    context = OptimizationContext(box.adapter if is_apart else None, reflection_adapter=model)
+    result = OptimizationJob(box.prompt if is_apart else box, context, config).dry().run()
+    assert result.baseline_pareto_mean == 1.0
+    assert {query for query, _ in agent.calls} <= {case.input for case in cases}
+    assert shown == []
 
 
 def test_a_conversation_ends_at_its_most_turns_and_is_judged_where_it_ends(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import attrs
 
+from promptgraft.adapters.base import ProviderAdapter
 from promptgraft.adapters.offline import DryAdapter
 from promptgraft.evals.judges.mock import MockJudge
 from promptgraft.search.config import RunConfig
@@ -12,6 +15,16 @@ from promptgraft.search.settings import without_stop_files
 from promptgraft.targets.judging import MetricFeedback
 from promptgraft.targets.prompts import Improvable, PromptSet
 from promptgraft.targets.texts import OwnCodeAdapter
+
+T = TypeVar("T")
+
+
+def _talking_to(user: ProviderAdapter, agent: T) -> T:
+    """Return an agent with ``user`` in place of the model that plays its users, if one does."""
+    if getattr(agent, "user", None) is None:
+        return agent
+    changed: T = attrs.evolve(agent, user=user)  # type: ignore[misc]
+    return changed
 
 
 def without_models(
@@ -23,11 +36,15 @@ def without_models(
         feedback = feedback.answered_by(MockJudge())
     # A stop file may be meant for the real run, and a run removes the one that it finds.
     limits = without_stop_files(config.limits)
+    if task is not None and not isinstance(task, OwnCodeAdapter):
+        task = offline
     return (
-        subject.answered_by(offline) if isinstance(subject, PromptSet) else subject,
+        subject.answered_by(offline)
+        if isinstance(subject, PromptSet)
+        else _talking_to(offline, subject),
         attrs.evolve(
             context,
-            adapter=task if task is None or isinstance(task, OwnCodeAdapter) else offline,
+            adapter=_talking_to(offline, task),
             reflection_adapter=offline,
             journal=None,
             remember_looks=False,

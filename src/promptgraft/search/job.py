@@ -285,9 +285,9 @@ class OptimizationJob:
     def dry(self) -> OptimizationJob:
         """Return the job on the embedded offline model: it costs nothing and stores nothing.
 
-        Where free text is wanted, the answer is the input. Judges of metrics compare its words with
-        the reference. Stored overrides are applied as in the job. Tools, the function of ``Texts``,
-        agents, BAML functions and a feedback function of your own are really called.
+        Where free text is wanted, the answer is the input. Judges compare words with the reference,
+        and simulated users are silent. Stored overrides are applied as in the job. Tools, the
+        function of ``Texts``, agents, BAML and your own feedback function are really called.
         """
         from promptgraft.search.dry import without_models
 
