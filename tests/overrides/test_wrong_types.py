@@ -84,6 +84,7 @@ def test_a_call_takes_an_argument_or_refuses_it(name: str) -> None:
 
 
 HASH = HexDigest("a" * 64)
+TOOL = ToolOverride(name="a", expected_hash=HASH, description="Search.")
 
 
 @pytest.mark.parametrize(
@@ -106,8 +107,16 @@ HASH = HexDigest("a" * 64)
             "sections: expected a mapping by key, found None",
         ),
         (
+            lambda: PromptOverride("a", "b", "c", {"a": TOOL}),  # type: ignore[dict-item]
+            "sections: expected overrides of its kind, found a ToolOverride",
+        ),
+        (
+            lambda: PromptOverride("a", "b", "c", task_example_overrides={("a",): TOOL}),  # type: ignore[dict-item]
+            "task_example_overrides: expected overrides of its kind, found a ToolOverride",
+        ),
+        (
             lambda: PromptOverride("a", "b", "c", {("rules",): "Be brief."}),  # type: ignore[dict-item]
-            "sections: expected overrides, found 'Be brief.'",
+            "sections: expected overrides of its kind, found a str",
         ),
     ],
 )

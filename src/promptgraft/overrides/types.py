@@ -160,15 +160,17 @@ class PromptOverride:
                 )
             if not isinstance(filed, FrozenMap):
                 # Maps that are frozen already are shared, not copied.
-                entries = dict(filed)
-                for key, entry in filed.items():
-                    if not isinstance(entry, Entry):
+                for kind in set(map(type, filed.values())):  # few, and its check is slow
+                    if not issubclass(kind, Entry) or kind.with_overrides != field:
                         raise errors.InvalidOverrideError(
-                            f"{field}: expected overrides, found {shown(entry)}"
+                            f"{field}: expected overrides of its kind, found a {kind.__name__}"
                         )
-                    if isinstance(entry, TaskExampleOverride) and not entry.path:
-                        entries[key] = attrs.evolve(entry, path=key)
-                filed = FrozenMap(entries)
+                if field == "task_example_overrides":
+                    filed = {
+                        key: entry if entry.path else attrs.evolve(entry, path=key)
+                        for key, entry in filed.items()
+                    }
+                filed = FrozenMap(filed)
                 object.__setattr__(self, field, filed)
             for key, entry in filed.items():
                 index[_place(entry)] = entry
