@@ -36,7 +36,7 @@ from promptgraft.algorithms.gepa import (
     GepaMergeRejected,
     GepaRolloutCompleted,
 )
-from promptgraft.algorithms.gepa.plan import Preset
+from promptgraft.algorithms.gepa.settings import Preset
 from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import (
     AddedTaskExample,

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from optimizers.worlds import Run, bound, config, hostile_text, section
 from promptgraft.algorithms.gepa import RolloutFeedback, RolloutRecord
-from promptgraft.algorithms.gepa.plan import Preset, Strategy
 from promptgraft.algorithms.gepa.prompts import (
     META_PROMPTS,
     PUBLISHED,
     WHOLE,
     WholeParams,
 )
+from promptgraft.algorithms.gepa.settings import Preset, Strategy
 from promptgraft.graphs import Step
 from promptgraft.ground.text import fenced
 from promptgraft.prompt import Prompt, PromptTemplate, RenderedPrompt

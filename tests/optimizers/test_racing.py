@@ -46,8 +46,8 @@ from promptgraft.algorithms.gepa import (
     RolloutFeedback,
 )
 from promptgraft.algorithms.gepa.additions.blame import Names, blamed, blamed_modules, names_of
-from promptgraft.algorithms.gepa.plan import ADDITIONS, Strategy
 from promptgraft.algorithms.gepa.select import Draws, Minibatches, TrainingRollouts, Turn, Turns
+from promptgraft.algorithms.gepa.settings import ADDITIONS, Strategy
 from promptgraft.errors import ConfigError, TransientProviderError
 from promptgraft.ground.serde import digest_text
 from promptgraft.journal import MemoryJournal

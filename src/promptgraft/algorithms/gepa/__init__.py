@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
     from promptgraft.algorithms.gepa.config import GepaConfig
     from promptgraft.algorithms.gepa.optimizer import GepaOptimizer
-    from promptgraft.algorithms.gepa.plan import Strategy
+    from promptgraft.algorithms.gepa.settings import Strategy
     from promptgraft.search.acceptance import AcceptancePolicy, MinGain, Paired, Strict
     from promptgraft.search.events import CandidateAdded as GepaCandidateAdded
     from promptgraft.search.events import CandidateScored as GepaCandidateScored

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import attrs
 
-from promptgraft.algorithms.gepa.plan import GepaSettings
+from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.search.algorithm import BaseSearch, Kit
 
 

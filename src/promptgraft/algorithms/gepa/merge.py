@@ -9,7 +9,7 @@ from operator import itemgetter
 
 import attrs
 
-from promptgraft.algorithms.gepa.plan import GepaSettings
+from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.ground.text import counted
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Rollouts

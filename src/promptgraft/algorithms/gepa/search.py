@@ -8,7 +8,7 @@ does beyond the algorithm is an addition (``additions/``).
 from __future__ import annotations
 
 from promptgraft.algorithms.gepa.attempt import TWIN, Attempt, Result, Step
-from promptgraft.algorithms.gepa.plan import GepaSettings
+from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.setup import Parts
 from promptgraft.search.algorithm import BaseSearch, Kit
 from promptgraft.search.asks import Asking, Rollouts

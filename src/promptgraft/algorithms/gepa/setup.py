@@ -9,9 +9,9 @@ import attrs
 
 from promptgraft.algorithms.gepa.additions.base import Addition, Tools
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Result, Step
-from promptgraft.algorithms.gepa.plan import GepaSettings
 from promptgraft.algorithms.gepa.reflect import Reflector, questions_of
 from promptgraft.algorithms.gepa.select import Minibatches, Parents, TrainingRollouts, Turns
+from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.search.acceptance import Comparer, Rejections, most_rollouts
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking
