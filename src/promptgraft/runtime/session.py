@@ -376,13 +376,7 @@ class Watch:
 
     def at(self, position: str) -> Watch:
         """Return the watch for a call at ``position``."""
-        return Watch(
-            budget=self.budget,
-            notices=self.notices,
-            position=position,
-            keeper=self.keeper,
-            loop=self.loop,
-        )
+        return attrs.evolve(self, position=position)
 
     def session(self, *, tags: Mapping[str, str], deadline: Deadline | None = None) -> Session:
         """Return a session for calls of this position, or of the call in progress."""

@@ -1,4 +1,9 @@
-"""The engine: what a search asks, what finds the answers, and what every algorithm shares."""
+"""The engine: what a search asks, what finds the answers, and what every algorithm shares.
+
+A run passes ``preflight.py``, ``assemble.py`` and ``run_phases.py``, in this order. A search asks
+(``asks.py``) and the engine answers (``driver.py``): from the journal (``answers.py``), or else
+with a call (``batches.py``, ``calls.py``).
+"""
 
 from typing import TYPE_CHECKING
 

@@ -540,10 +540,8 @@ def _node_uses(
         rendered = prompts[address].with_placeholders()
         schema = rendered.output_schema
         thinking, _ = _thinking(Role.TASK, adapter)
-        received = (
-            _tokens(estimating.chars_of_schema(schema) if schema else estimating.FREE_TEXT)
-            + thinking
-        )
+        answer = estimating.chars_of_schema(schema) if schema else estimating.FREE_TEXT
+        received = _tokens(answer) + thinking
         sent = _tokens(estimating.sent_chars(rendered) + inputs)
         use = seen.get(name, SeenUse(calls=0)) if seen else SeenUse(calls=turns)
         if not use.input_tokens:

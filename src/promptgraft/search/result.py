@@ -452,11 +452,8 @@ def _held_out(result: RunResult) -> tuple[tuple[str, str], ...]:
     if test.why_not:
         return (("test", f"not measured: {test.why_not}"),)
     means = change(test.baseline_mean, test.winner_mean)
-    test_line = (
-        "test",
-        f"{means} on {counted(len(test.ids), 'case')} never seen before{test.repeats}",
-    )
-    rows = test_line, ("cases", test.gain.details if test.gain else "")
+    cases = f"{counted(len(test.ids), 'case')} never seen before{test.repeats}"
+    rows = ("test", f"{means} on {cases}"), ("cases", test.gain.details if test.gain else "")
     lengths = (("answers", test.answer_length),) if test.answer_length else ()
     worn = (("test set", result.wear.line),) if result.wear and not result.wear.is_worn else ()
     return (*rows, *lengths, *worn)

@@ -301,16 +301,15 @@ class TextTarget(Target):
         return Candidate(changes={module.name: self.source(module) for module in self.modules})
 
     def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
-        neighbours = [
-            neighbour_module for neighbour_module in self.modules if neighbour_module != module
-        ]
         return ModuleDescription(
             name=module.name,
             title=module.name,
             text=self.text(module, candidate),
             max_chars=longest_text(self.max_part_chars, self.source(module)),
             neighbours=[
-                (neighbour.name, self.text(neighbour, candidate)) for neighbour in neighbours
+                (neighbour.name, self.text(neighbour, candidate))
+                for neighbour in self.modules
+                if neighbour != module
             ],
         )
 
