@@ -67,6 +67,7 @@ def test_a_cell_that_is_too_long_points_to_jsonl(tmp_path: Path) -> None:
     [
         ("cases.jsonl.gz", "unpack it"),
         ("cases.xlsx", "save the spreadsheet as CSV"),
+        ("cases.eval", "`inspect log dump FILE` writes it as JSON"),
         ("cases.arrow", "`to_json(FILE, orient='records', lines=True)`"),
         ("cases.txt", "jsonl, json, csv, yaml, parquet"),
     ],

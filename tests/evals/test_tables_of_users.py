@@ -434,9 +434,7 @@ def test_columns_that_nothing_reads_are_named_once_with_the_line_that_keeps_them
         f"`{name}`: expectd: unknown key (did you mean `expected`?), or put it into `keep`"
         for name in "ab"
     ]
-    assert several.startswith(
-        '`a`: unknown keys `model`, `latency ms`; `keep: [model, "latency ms"]` hides them '
-    )
+    assert several.startswith('`a`: 2 unknown keys; `keep: [model, "latency ms"]` hides them ')
     assert single.startswith("`b`: true: unknown key; name it in `keep`, ")
     kept = ["model", "latency ms", "true"]
     assert len(Dataset.load(path, fields={"expected": "expectd"}, keep=kept)) == 11
@@ -469,6 +467,13 @@ def test_null_at_a_path_into_a_cell_is_nothing(tmp_path: Path) -> None:
 
 
 # ---- keys that nothing reads ----
+
+
+def test_the_line_for_a_wide_table_is_whole(tmp_path: Path) -> None:
+    names = [f"column_{number}" for number in range(22)]
+    path = written(tmp_path, ",".join(["input", "expected", *names]) + "\n" + "x," * 23 + "x\n")
+    (fault,) = faults_of(path)
+    assert f": 22 unknown keys; `keep: [{', '.join(names)}]` hides them from the model" in fault
 
 
 def test_keys_without_a_value_are_read_nowhere() -> None:

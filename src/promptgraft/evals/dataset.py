@@ -55,6 +55,7 @@ DUPLICATES = (REFUSE, DROP)
 _MENDS = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the spreadsheet as CSV"),
     **dict.fromkeys((".gz", ".bz2", ".xz", ".zst", ".zip", ".7z"), "unpack it"),
+    ".eval": "`inspect log dump FILE` writes it as JSON",
 }
 
 

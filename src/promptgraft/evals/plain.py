@@ -408,10 +408,10 @@ class PlainReader:
                 "`input`, or take it out"
             )
         elif strangers:
-            keys_named = listed(strangers)
+            # Each is named once: twice, those of a wide table would not fit into a message.
             line = f"keep: [{', '.join(map(_in_list, strangers))}]"
             node.fault(
-                f"unknown keys {keys_named}; `{line}` hides them from the model; in `fields`, "
+                f"{len(strangers)} unknown keys; `{line}` hides them from the model; in `fields`, "
                 "`expected` names the answer and `input` what is shown"
             )
         if len(keys) > _MOST_UNKNOWN:
