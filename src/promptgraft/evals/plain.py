@@ -408,7 +408,6 @@ class PlainReader:
                 "`input`, or take it out"
             )
         elif strangers:
-            # Each is named once: twice, those of a wide table would not fit into a message.
             line = f"keep: [{', '.join(map(_in_list, strangers))}]"
             node.fault(
                 f"{len(strangers)} unknown keys; `{line}` hides them from the model; in `fields`, "

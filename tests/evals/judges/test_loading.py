@@ -223,6 +223,14 @@ FAULTS: dict[str, tuple[Json, str]] = {
         {"name": "llm_rubric_response", "judges": ["a"], "rubrics": [{"id": "x"}]},
         "[0].rubrics[0]: Rubric: text: expected a text, found ''",
     ),
+    "judge": (
+        {"name": "llm_final_response", "judge": ["a"]},
+        "[0].judge: unknown key (did you mean `judges`?)",
+    ),
+    "rubric": (
+        {"name": "llm_rubric_response", "judges": ["a"], "rubric": ["polite"]},
+        "[0].rubric: unknown key (did you mean `rubrics`?)",
+    ),
     "typo": (
         {"name": "llm_final_response", "judges": ["a"], "sampels": 2},
         "did you mean `samples`",

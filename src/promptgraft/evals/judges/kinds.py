@@ -23,7 +23,7 @@ from promptgraft.evals.judges.panel import (
 )
 from promptgraft.evals.metrics.dialects import Criterion, Options
 from promptgraft.evals.types import Answer, Case, Metric
-from promptgraft.ground.serde import Json, shown
+from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.ground.strict import checks
 from promptgraft.ground.strict.kinds import Key, listed, record, record_of, snake_case
 from promptgraft.ground.strict.nodes import Node
@@ -303,10 +303,16 @@ _KINDS: Mapping[str, type[JudgeMetric]] = {
 }
 
 
+_OWN_KEYS = ("judges", "rubrics")
+
+
 def read_judge(name: str, judge_of: JudgeOf, node: Node) -> Metric | None:
     """Return the judge of a kind with the options in ``node``; None if they have faults."""
     kind = _KINDS[name]
     members = _translated(node)
+    for key in tuple(members):
+        if key not in _OWN_KEYS and (meant := did_you_mean(key, _OWN_KEYS)):
+            members.pop(key).fault(f"unknown key{meant}")
     settings: dict[str, Any] = {}
     if issubclass(kind, LlmRubricResponse):
         rubrics = members.pop("rubrics", Node([], node.path, node.source))
