@@ -132,6 +132,17 @@ def test_a_question_shows_examples_of_tools_and_that_no_tool_was_called() -> Non
     assert "tool example search_code/0:" not in of_example.text
 
 
+def test_a_question_about_an_example_shows_all_failures_and_what_was_tried() -> None:
+    never = run(lambda _: False, target_section_paths=(), target_tool_examples=(TOOL_EXAMPLE,))
+    first, *later = [
+        request.text
+        for request in never.reflection.requests
+        if request.key == "reflect-tool-example"
+    ]
+    assert "Tried, and not better" not in first
+    assert any("Tried, and not better" in text and "These failed as well" in text for text in later)
+
+
 def test_the_result_holds_each_kind_under_its_name() -> None:
     found = run(in_new_example, enable_example_generation=True)
     [generated] = found.result.generated_task_examples

@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 KILLS = int(os.environ.get("PROMPTGRAFT_KILLS", "2"))
 
 
-BUDGET, SEED = 100, 17
+BUDGET, SEED = 106, 50
 """A short run in which everything happens that a run does."""
 
 

@@ -1,7 +1,7 @@
 """One question about all instructions, which shows all that is known of their failures.
 
 Its reply changes the instructions that are at fault, in a graph those of several prompts. Where
-there is a single instruction, the question is about that one.
+there is a single instruction, or an example has its turn, the question is about that one.
 """
 
 from __future__ import annotations
@@ -89,20 +89,19 @@ class WholePrompt(Addition):
     def _propose(
         self, attempt: Attempt, *, rollouts: Records, tried: Sequence[TriedChild]
     ) -> Asking[Changes | None]:
-        """Ask about all instructions, or about the only one."""
+        """Ask about all instructions, about the only one, or about an example."""
         reflector = self.tools.reflector
         failures, _ = self.tools.kit.scorer.parted(attempt.records)
         if not failures:
             return None
         target, parent = self.tools.kit.target, attempt.candidate
+        turn = reflector.turn(attempt)
         # Kinds with a question of their own have replies of another form.
-        instructions = [
-            module
-            for module in reflector.turn(attempt).first
-            if not module.is_example and module.question is None
-        ]
+        in_turn = [module for module in turn.first or turn.second if module.question is None]
         lineage = self._lineage(parent)
-        modules = most_shown(instructions, lineage[0])
+        modules = most_shown(in_turn, lineage[0])
+        if modules and modules[0].is_example:  # a question is about one, in the form of its kind
+            modules = modules[:1]
         # In the order of the prompt, whoever's turn it is: a model may be asked many times.
         in_order = [module for module in target.modules if module in modules]
         parts = tuple((module, target.describe(module, parent)) for module in in_order)
