@@ -57,6 +57,17 @@ def test_a_reply_in_json_is_read_as_before() -> None:
     assert edits_in(reply, MARKS).edits == {"P1": Edit("Be brief.", "long")}
 
 
+@pytest.mark.parametrize("after_name", ["\t", " \t", "\u00a0", "\x0b"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_blocks_are_read_whatever_ends_their_lines(after_name: str, end: str) -> None:
+    lines = ["P1", "it was long", f"```P1{after_name}", "Be brief.", "```", "", "", "odd"]
+    lines += [f"  ````P2{after_name}", "```x", "y", "```", "````"]
+    assert edits_in(end.join(lines), MARKS).edits == {
+        "P1": Edit("Be brief.", "it was long"),
+        "P2": Edit("```x\ny\n```", "odd"),
+    }
+
+
 def test_of_two_blocks_for_one_part_neither_is_used() -> None:
     twice = f"{block('section rules', 'one')}\n{block('P1', 'two')}"
     with pytest.raises(InvalidProposalError, match="one block for each part"):

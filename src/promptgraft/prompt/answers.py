@@ -86,10 +86,17 @@ def _after_blanks(reply: str, start: int) -> int:
 
 @attrs.frozen
 class AnswerBlock:
-    """A fenced block: what stands beside its opening fence, and its text."""
+    """A fenced block.
+
+    Attributes:
+        info: what stands beside its opening fence.
+        text: its text.
+        before: the line before it that is not blank; empty if another block is, or none.
+    """
 
     info: str
     text: str
+    before: str
 
 
 _FENCE = re.compile(r" {0,3}+(?P<run>`{3,}+|~{3,}+)(?P<info>[^`]*+)")
@@ -103,19 +110,21 @@ def blocks(text: str) -> tuple[list[AnswerBlock], bool]:
     """
     blocks_read: list[AnswerBlock] = []
     open_runs: list[str] = []
-    info = ""
+    info = before = last = ""
     lines: list[str] = []
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         fence = _FENCE.fullmatch(line)
         if not open_runs:
             if fence:
                 open_runs.append(fence["run"])
-                info, lines = fence["info"].strip(), []
+                info, before, lines = fence["info"].strip(), last, []
+            last = line.strip() or last
             continue
         if fence and _closes(fence, open_runs[-1]):
             open_runs.pop()
             if not open_runs:
-                blocks_read.append(AnswerBlock(info, "\n".join(lines)))
+                blocks_read.append(AnswerBlock(info, "\n".join(lines), before))
+                last = ""
                 continue
         elif fence and fence["info"].strip() and _nests(fence, open_runs[0]):
             open_runs.append(fence["run"])

@@ -61,21 +61,10 @@ def parse_reply(reply: str, *, tag: str = TEXT_TAG, finish_reason: str = "stop")
     return _checked(chosen[0].text)
 
 
-class NamedBlock(NamedTuple):
-    """A block of a reply that says which part it is for.
+def named_blocks(reply: str, names: Mapping[str, str]) -> list[tuple[str, Edit]]:
+    """Return the blocks of a reply that open with a name, each after what it is for.
 
-    Attributes:
-        name: what it is for.
-        before: the line before it; empty if there is none.
-    """
-
-    name: str
-    text: str
-    before: str
-
-
-def named_blocks(reply: str, names: Mapping[str, str]) -> list[NamedBlock]:
-    """Return the blocks of a reply that open with a name.
+    The reason for a text is the line before its block.
 
     Args:
         reply: the reply.
@@ -85,16 +74,14 @@ def named_blocks(reply: str, names: Mapping[str, str]) -> list[NamedBlock]:
         InvalidProposalError: the text of such a block is empty or has unusable characters.
     """
     meant_by_name = {_name_of(name): meant for name, meant in names.items()}
-    lines = answer_text(reply).split("\n")
     blocks_named = []
     for block in blocks(answer_text(reply))[0]:
         meant = meant_by_name.get(_name_of(block.info))
         if meant is not None:
-            place = next(at for at, line in enumerate(lines) if line.strip(" `~\r") == block.info)
-            above = [line.strip() for line in lines[:place] if line.strip()]
-            before = above[-1] if above and not above[-1].startswith(("```", "~~~")) else ""
-            blocks_named.append(NamedBlock(meant, _checked(block.text), before))
-            lines = lines[place + 1 :]
+            # Of a line that only begins like a fence, the model meant no reason either.
+            before = "" if block.before.startswith(("```", "~~~")) else block.before
+            reason = clip(before, _REASON_CHARS, around=" ")
+            blocks_named.append((meant, Edit(_checked(block.text), reason)))
     return blocks_named
 
 
@@ -435,11 +422,11 @@ def edits_in(reply: str, names: Mapping[str, str], *, finish_reason: str = "stop
         )
     edits: dict[str, Edit] = {}
     faults: list[InvalidProposalError] = []
-    for mark, text, before in blocks:
+    for mark, edit in blocks:
         if mark in edits:
             faults.append(unfit("expected one block for each part, found two for", mark))
-        edits[mark] = Edit(text, clip(before, _REASON_CHARS, around=" "))
-    twice = {mark for mark in edits if [block_mark for block_mark, *_ in blocks].count(mark) > 1}
+        edits[mark] = edit
+    twice = {mark for mark in edits if [block_mark for block_mark, _ in blocks].count(mark) > 1}
     edits_left = {mark: edit for mark, edit in edits.items() if mark not in twice}
     if not edits_left:
         raise faults[0]
