@@ -228,6 +228,15 @@ def test_the_page_and_the_interface_show_workers_and_what_they_leave(
             text = client.ask("GET", path, token=token).text
             assert "no " in text
             assert "hidden" not in text
+        job = manager.create("lame", "triage")
+        why = "worker <w> takes no jobs of this project: no <key>; then restart it"
+        assert manager.no_worker(job.id) == why
+        assert (
+            "takes no jobs of this project: no &lt;key&gt;"
+            in client.ask("GET", f"/jobs/{job.id}").text
+        )
+        Presence(manager.database, name="other", processes=1).show(["lame"], {})
+        assert manager.no_worker(job.id) == ""
 
 
 def test_each_worker_says_what_it_lacks(tmp_path: Path, programs: Programs) -> None:

@@ -151,7 +151,7 @@ class Jobs(ABC):
 
     @abstractmethod
     def no_worker(self, job: str) -> str:
-        """Return, in words, that no live worker has the project of a queued job; empty if one has.
+        """Return, in words, that no live worker takes a queued job; empty if one does.
 
         A job in another state needs none.
         """

@@ -163,13 +163,22 @@ class JobManager(TagMover):
 
     def no_worker(self, job: str) -> str:
         queued = self.get(job)
-        if queued.state is not JobState.QUEUED or any(
-            worker.is_alive for worker in self.workers(projects=[queued.project])
-        ):
+        if queued.state is not JobState.QUEUED:
             return ""
+        project = queued.project
+        alive = [worker for worker in self.workers(projects=[project]) if worker.is_alive]
+        if not alive:
+            return (
+                "no worker takes jobs of this project; start one: "
+                f"promptgraft worker --project {project}=FILE"
+            )
+        # What the job itself has met is its reason.
+        if queued.reason or any(project not in worker.avoids for worker in alive):
+            return ""
+        worker = alive[-1]
         return (
-            "no worker takes jobs of this project; start one: "
-            f"promptgraft worker --project {queued.project}=FILE"
+            f"worker {worker.name} takes no jobs of this project: {worker.avoids[project]}; "
+            "then restart it"
         )
 
     def events(

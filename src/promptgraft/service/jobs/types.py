@@ -194,7 +194,7 @@ class Status:
     """Status of a job as its worker last reported it.
 
     Attributes:
-        step: number of the latest step.
+        step: number of the latest step; one that tries no proposal counts too.
         max_iterations: proposals that it may try, at most; None before its plan is made.
         stage: the current phase of the run.
         waiting: what the run waits for, in a few words; empty if it does not wait.
