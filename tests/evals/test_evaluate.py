@@ -117,6 +117,8 @@ def case(given: Json, **changes: Any) -> Case:
         ),
         ("$a $b", case({"a": 1}), "input: expected a value for `b`, found none"),
         ("$alpha", case({"alpa": 1}), "no placeholder `alpa` (did you mean `alpha`?)"),
+        ("$a", case({"a": 1, "fold": "Dev"}), "`splits: {field: fold}` divides the cases by it"),
+        ("$a", case({"a": 1, "fold": "Deal"}), "name a column that is no input in `fields`"),
         ("$a", case([1]), "input: expected a text or an object, found [1]"),
         (
             "$a",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from promptgraft.errors import StoreError
+from promptgraft.errors import LONGEST_MESSAGE, StoreError
 from promptgraft.ground.serde import HexDigest, digest_text
 from promptgraft.overrides import (
     AppliedOverride,
@@ -170,6 +171,21 @@ def test_stale_overrides_are_named_in_one_warning(caplog: pytest.LogCaptureFixtu
         f"prompt `{edited.ns}/{edited.key}`: overrides that do not apply to its source are left "
         "out: section dollar (stale)"
     )
+
+
+def test_of_many_stale_overrides_the_first_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    sections = [
+        MarkdownSection(title="S", key=f"section-{number}", template="Old.") for number in range(99)
+    ]
+    before = attrs.evolve(TEMPLATE, sections=sections)
+    store = InMemoryPromptOverridesStore()
+    for section in sections:
+        store.set_section_override(before, path=(section.key,), body="New.")
+    after = [attrs.evolve(section, template="Newer.") for section in sections]
+    Prompt(attrs.evolve(before, sections=after), overrides_store=store).render()
+    [warning] = caplog.messages
+    assert len(warning) < LONGEST_MESSAGE + 100
+    assert re.search(r"section section-1 \(stale\); .*; and \d\d more$", warning)
 
 
 def test_a_new_title_or_place_among_the_siblings_makes_nothing_stale() -> None:

@@ -13,7 +13,7 @@ import attrs
 
 from promptgraft import errors
 from promptgraft.evals.field_kinds import MESSAGES, in_usual_form
-from promptgraft.evals.rows import CaseFaults, in_one_line
+from promptgraft.evals.rows import SETS, CaseFaults, in_one_line
 from promptgraft.evals.types import (
     Case,
     Conversation,
@@ -32,6 +32,7 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
 
 _OTHER_COLUMN = "name a column that is no input in `fields` or `keep` of the dataset"
+_SPLITTING = "`splits: {{field: {}}}` divides the cases by it"
 _OTHER_NAME = "`fields: {{input: {{NAME: {}}}}}` calls the column as a placeholder can be called"
 _NO_PLACE = (
     "write `$text` where it goes, `{{ text }}` with `syntax: jinja`; `plain` fills in nothing"
@@ -140,13 +141,15 @@ def _by_name(
     if case.context:
         return _conversation(case, open_names)
     if isinstance(case.input, dict):
-        for name in case.input:
+        for name, value in case.input.items():
             if name not in open_names:
                 near = did_you_mean(name, list(open_names))
                 renaming = (
                     "" if _PLACEHOLDER.fullmatch(name) else f"{_OTHER_NAME.format(name)}, or "
                 )
-                mend = hints.get(name, f"open placeholders: {there}; {renaming}{_OTHER_COLUMN}")
+                is_set = isinstance(value, str) and value.casefold() in SETS
+                column = _SPLITTING.format(name) if is_set else _OTHER_COLUMN
+                mend = hints.get(name, f"open placeholders: {there}; {renaming}{column}")
                 raise errors.ConfigError(
                     f"input: the prompt has no placeholder `{name}`{near}; {mend}"
                 )

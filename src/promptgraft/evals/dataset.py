@@ -16,6 +16,7 @@ from promptgraft.evals.case_reader import CaseFiles, CaseReader
 from promptgraft.evals.plain import Names, PlainReader
 from promptgraft.evals.rows import (
     ENDINGS,
+    SETS,
     CaseFaults,
     Row,
     jsonl_rows,
@@ -386,15 +387,6 @@ def _case_plain(case: Case) -> object:
 
 
 NAMES = ("train", "validation", "test")
-USUAL_NAMES: Mapping[str, str] = {
-    "train": "train",
-    "training": "train",
-    "validation": "validation",
-    "valid": "validation",
-    "val": "validation",
-    "dev": "validation",
-    "test": "test",
-}
 # The middle of each place in the order, so that the sizes are the nearest to the shares.
 _EVEN = 0.5
 _ROUNDING = 1e-9
@@ -481,9 +473,7 @@ class Splits(Shown):
         return cls(sets["train"], sets["validation"], sets.get("test"))
 
     @classmethod
-    def by_field(
-        cls, dataset: Dataset, field: str, *, names: Mapping[str, str] = USUAL_NAMES
-    ) -> Splits:
+    def by_field(cls, dataset: Dataset, field: str, *, names: Mapping[str, str] = SETS) -> Splits:
         """Split a data set by the value of ``Case.fields[field]``.
 
         Args:

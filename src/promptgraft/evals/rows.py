@@ -27,6 +27,9 @@ from promptgraft.ground.strict.nodes import decoded, unreadable
 ENDINGS = {f".{kind}": kind for kind in ("jsonl", "json", "csv", "yaml", "parquet")}
 """The formats of files of cases, by ending."""
 ENDINGS |= {".ndjson": "jsonl", ".tsv": "csv", ".yml": "yaml"}
+SETS = {"train": "train", "training": "train", "validation": "validation", "valid": "validation"}
+"""What the sets of a split are called in files, and here."""
+SETS |= {"val": "validation", "dev": "validation", "test": "test"}
 MOST_SHOWN = 20
 _MOST_IN_ONE_LINE = 10
 _MOST_REPEATED = 3

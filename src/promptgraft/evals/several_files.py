@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from promptgraft.errors import DataFormatError
-from promptgraft.evals.rows import ENDINGS
+from promptgraft.evals.rows import ENDINGS, SETS
 from promptgraft.ground.files import is_file
 
 _PATTERN = re.compile(r"[*?[]")
-_SETS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation"}
-_SETS |= {"dev": "validation", "test": "test"}
 _NOT_CASES = ("dataset_info", "dataset_infos", "dataset_dict", "state")
 _MOST_FILES = 8
 
@@ -68,7 +66,7 @@ def _mend(files: Sequence[Path], root: Path) -> str:
         return f"join its {len(files)} files to one of each set, and name those in `splits.files`"
     by_set: dict[str, list[str]] = {name: [] for name in ("train", "validation", "test")}
     for file, name in zip(files, names, strict=True):
-        if (kind := _SETS.get(re.split(r"[-_.]", file.stem.lower())[0])) is not None:
+        if (kind := SETS.get(re.split(r"[-_.]", file.stem.lower())[0])) is not None:
             by_set[kind].append(name)
     if not by_set["train"]:
         return " or ".join(f"write `path: {_quoted(name)}`" for name in names)

@@ -7,7 +7,7 @@ from typing import Generic
 
 import attrs
 
-from promptgraft.errors import PromptDefinitionError, UnknownPartError
+from promptgraft.errors import PromptDefinitionError, UnknownPartError, joined_faults
 from promptgraft.ground.content import File
 from promptgraft.ground.notebook import Card, LongText, Shown, Table
 from promptgraft.ground.serde import did_you_mean
@@ -80,7 +80,7 @@ class _RecentlyResolved:
                 "prompt `%s/%s`: overrides that do not apply to its source are left out: %s",
                 descriptor.ns,
                 descriptor.key,
-                "; ".join(skipped),
+                joined_faults(skipped),
             )
 
 
