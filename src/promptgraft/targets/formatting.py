@@ -107,8 +107,8 @@ def default_trace_formatter(session: SessionProtocol) -> str:
             turn += 1
             user, answer = _line(event.query), _line(event.answer.text)
             lines += [f"[turn {turn}]", f"  user: {user}", f"  answer: {answer}"]
-    prompts = session.select_all(PromptRendered)
-    if prompts and prompts[-1].prompt.tools and not session.select_all(ToolInvoked):
+    had_tools = any(event.prompt.tools for event in session.select_all(PromptRendered))
+    if had_tools and not session.select_all(ToolInvoked):
         lines.insert(0, "[no tool was called]")
     return "\n".join(lines)
 
