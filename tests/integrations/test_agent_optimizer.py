@@ -346,6 +346,24 @@ def test_an_agent_that_fails_now_and_then_scores_nothing_there(folder: Path) -> 
     assert result.rounds[1].failed_case_ids == ["val-12"]
 
 
+def test_a_case_without_a_score_that_no_candidate_can_win_with_is_named(folder: Path) -> None:
+    module = program(folder)
+    good = module.call_agent
+
+    async def slow(query: str) -> str:
+        if " 12 " in query:
+            raise TimeoutError("twelve again")
+        return str(await good(query))
+
+    module.call_agent = slow  # type: ignore[attr-defined]
+    result = asyncio.run(module.main(verbose=0))
+    assert (result.status, result.best_pass_rate) == ("SUCCEEDED", 0.0)
+    summary = (folder / "runs" / "now" / "summary.txt").read_text()
+    assert re.search(
+        r"^remark +: 2 candidates .* could not win: .*\(`val-12`\)", summary, re.MULTILINE
+    )
+
+
 def test_mixed_sources_are_read_and_written_all_or_none(tmp_path: Path) -> None:
     kept = {"rule": "Be kind."}
     (tmp_path / "system.md").write_text("Hello.\n")

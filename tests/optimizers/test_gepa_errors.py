@@ -103,6 +103,21 @@ def test_a_fault_of_the_provider_stays_unscored_and_out_of_every_mean() -> None:
     assert result.total_rollouts == run.task.calls
 
 
+@pytest.mark.parametrize("words", [("w0",), ("w0", "w1")])
+def test_a_run_says_that_candidates_lacked_only_scores_to_win(words: tuple[str, ...]) -> None:
+    task = failing(OVERLOADED, lambda r: asked(r) in words)
+    settings = config(minibatch_size=6, rollout_budget=300, max_unscored_share=0.3)
+    result = optimize(settings, task=task)
+    assert result.found_better == (len(words) == 1)
+    remarks = [remark for remark in result.remarks if "could not win" in remark]
+    if result.found_better:
+        assert remarks == []
+        return
+    [remark] = remarks
+    assert remark.startswith(f"{len(result.candidates) - 1} candidates with a higher mean could")
+    assert "more than 30% of the validation cases have no score (`e0`, `e1`)" in remark
+
+
 def test_parent_and_child_are_compared_on_what_both_were_scored_on() -> None:
     # The parent fails where the child is good, the child where the parent is good.
     def task(rendered: Rendered) -> str:

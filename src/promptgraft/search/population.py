@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import attrs
@@ -9,6 +10,7 @@ import attrs
 from promptgraft.evals.causes import unusable
 from promptgraft.ground.serde import HexDigest
 from promptgraft.ground.strict.checks import reaches
+from promptgraft.ground.text import counted, listed
 from promptgraft.search.events import CandidateAdded, CandidateScored, Emit, NewBest
 from promptgraft.search.frontier import (
     Cover,
@@ -36,6 +38,7 @@ from promptgraft.targets.base import Target, texts_of
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord, names_of, plain_changes
 
 _FEWEST_UNUSABLE = 4  # fewer may all be unusable by chance
+_SHOWN_IDS = 3
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -67,6 +70,7 @@ class Population:
     _tallies: list[Tally] = attrs.field(factory=list, init=False)
     _of_baseline: list[RolloutRecord] = attrs.field(factory=list, init=False)
     _leader: int = attrs.field(default=0, init=False)
+    _lacking: list[list[int]] = attrs.field(factory=list, init=False)
 
     @property
     def unusable_baseline(self) -> str:
@@ -74,6 +78,19 @@ class Population:
         return unusable(
             ((record.example_id, record.fault) for record in self._of_baseline if record.feedback),
             least=_FEWEST_UNUSABLE,
+        )
+
+    @property
+    def lacking_scores(self) -> str:
+        """Which candidates only lacked scores to win, on which examples; empty if none did."""
+        if not self._lacking:
+            return ""
+        places = Counter(place for unscored in self._lacking for place in unscored)
+        examples = listed(self._examples[place].id for place, _ in places.most_common(_SHOWN_IDS))
+        return (
+            f"{counted(len(self._lacking), 'candidate')} with a higher mean could not win: more "
+            f"than {self._max_unscored_share:.0%} of the validation cases have no score "
+            f"({examples}); find out why their calls fail, or raise limits.max_unscored_share"
         )
 
     def scores(self, records: Sequence[RolloutRecord]) -> list[Score]:
@@ -101,6 +118,10 @@ class Population:
         means = means_of(objectives, pool.names)
         # The baseline is always eligible: a run that finds nothing better ends with it.
         eligible = not pool.candidates or self._is_eligible(len(records), scores, means)
+        unscored = [place for place in records if scores[place] is None]
+        too_many = len(unscored) > self._max_unscored_share * len(records)
+        if too_many and not eligible and beats(scores, pool.scores[0]):
+            self._lacking.append(unscored)
         position = pool.add(candidate, scores, objectives, eligible=eligible)
         if position and eligible:
             self._eligible.append(position)

@@ -278,6 +278,7 @@ class RunPhases:
         search, best, ledger = self._search, self.winner, self._begun.answers.ledger
         pool, passing = search.population.pool, search.population.passing
         of_examples = sum(modules[0].is_example for modules in search.accepted)
+        lacking = "" if best else search.population.lacking_scores
         core = RunResult(
             run_id=self._begun.run_id,
             name=search.kit.target.identity.name,
@@ -299,6 +300,7 @@ class RunPhases:
             remarks=(
                 *self._remarks.texts(self.held_out),
                 *_still_failing(ended[0], search.population.figures(best)),
+                *filter(None, [lacking]),
             ),
             taught=tuple(self._remarks.taught),
             pareto_ids=tuple(example.id for example in search.kit.validation),

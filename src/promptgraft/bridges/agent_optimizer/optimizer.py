@@ -48,7 +48,7 @@ from promptgraft.ground.functions import function_name
 from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.text import listed, score, visible, visible_line
 from promptgraft.project.format_search import OPTIMIZER
-from promptgraft.runs import RunFolder, read_run
+from promptgraft.runs import RunFolder, RunRecord, read_run
 from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.folder import make_run, write_text, write_texts
 from promptgraft.runs.recorder import recorded
@@ -392,14 +392,15 @@ class _GivenOptions:
             job = self._job(imported, sources, context)
             folder = self._begin(job, sources)
             error = self._run(job, folder, bus)
-        result = self._result(folder, job, sources, began=began, error=error)
+        record = read_run(folder)
+        result = self._result(record, job, sources, began=began, error=error)
         # After `recorded` has closed, so that the live delivery has restored the sources.
         if self.writes and result.status == "SUCCEEDED":
             by_key = {self.target.keys[name]: text for name, text in result.best_prompts.items()}
             sources.write(by_key, by=f"run {folder.id}")
-        self._conclude(result)
+        self._conclude(result, remarks=record.ended.remarks if record.ended is not None else ())
         if imported.tracks_outputs:
-            outputs = json.dumps(best_outputs(read_run(folder)), indent=2, ensure_ascii=False)
+            outputs = json.dumps(best_outputs(record), indent=2, ensure_ascii=False)
             write_atomically(self.output / "best_outputs.json", f"{outputs}\n".encode())
         return result
 
@@ -533,14 +534,13 @@ class _GivenOptions:
 
     def _result(
         self,
-        folder: RunFolder,
+        record: RunRecord,
         job: OptimizationJob,
         sources: Sources,
         *,
         began: datetime,
         error: str,
     ) -> OptimizeResult:
-        record = read_run(folder)
         if not record.candidates:
             texts = self.target.named(sources.texts)
             return canceled(texts, began=began, ended=SystemClock().now())
@@ -553,10 +553,11 @@ class _GivenOptions:
             error=error,
         )
 
-    def _conclude(self, result: OptimizeResult) -> None:
-        """Write the files of the output folder."""
+    def _conclude(self, result: OptimizeResult, *, remarks: Sequence[str] = ()) -> None:
+        """Write the files of the output folder; the result has no field for ``remarks``."""
         output, succeeded = self.output, result.status == "SUCCEEDED"
         summary = result.format_summary(output_dir=output, update_source=self.writes)
+        summary += "".join(f"remark        : {remark}\n" for remark in remarks)
         if result.status != "FAILED":
             self._write_prompts("best_prompts", result.best_prompts)
         if succeeded:

@@ -21,8 +21,15 @@ if TYPE_CHECKING:
         load_metrics,
     )
     from promptgraft.evals.metrics.similarity import EditSimilarity, Rouge
-    from promptgraft.evals.metrics.text import Contains, Exact, Length
-    from promptgraft.evals.metrics.values import Classification, Cost, Latency, Number, Tokens
+    from promptgraft.evals.metrics.text import Contains, Exact
+    from promptgraft.evals.metrics.values import (
+        Classification,
+        Cost,
+        Latency,
+        Length,
+        Number,
+        Tokens,
+    )
     from promptgraft.evals.types import MetricKind
     from promptgraft.ground.strict.kinds import record_of
     from promptgraft.ground.strict.nodes import Node

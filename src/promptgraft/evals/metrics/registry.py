@@ -32,7 +32,7 @@ _CLASSES = {
     "exact": ("text", "Exact"),
     "json_match": ("json_values", "JsonMatch"),
     "latency": ("values", "Latency"),
-    "length": ("text", "Length"),
+    "length": ("values", "Length"),
     "number": ("values", "Number"),
     "python": ("functions", "Python"),
     "regex": ("patterns", "Regex"),

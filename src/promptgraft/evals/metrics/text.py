@@ -1,15 +1,14 @@
-"""Metrics of texts: equality, containment and length."""
+"""Metrics of texts: equality and containment."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import attrs
 
-from promptgraft.errors import ConfigError
-from promptgraft.evals.metrics.base import BaseMetric, Needed, ReferenceMetric, each_of
+from promptgraft.evals.metrics.base import Needed, ReferenceMetric, each_of
 from promptgraft.evals.metrics.reading import (
     Folding,
     difference,
@@ -18,7 +17,7 @@ from promptgraft.evals.metrics.reading import (
 )
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.serde import Json
-from promptgraft.ground.strict.checks import TEXT, integer, one_of
+from promptgraft.ground.strict.checks import TEXT
 
 
 @attrs.frozen(kw_only=True)
@@ -105,44 +104,3 @@ class Contains(ReferenceMetric, Folding):
 
 def _listed(texts: list[str]) -> str:
     return ", ".join(quoted(text) for text in texts)
-
-
-@attrs.frozen(kw_only=True)
-class Length(BaseMetric):
-    """1 if the length of the answer is within limits; outside, less the farther it is from them.
-
-    Attributes:
-        min: the minimum length.
-        max: the maximum length; None for no limit.
-        unit: the unit of length: characters, words (separated by white space) or lines.
-    """
-
-    kind: ClassVar[str] = "length"
-
-    min: int = attrs.field(default=0, validator=integer(0))
-    max: int | None = attrs.field(default=None, validator=integer(0).or_none)
-    unit: Literal["characters", "words", "lines"] = attrs.field(
-        default="characters", validator=one_of("characters", "words", "lines")
-    )
-
-    def __attrs_post_init__(self) -> None:
-        if self.max is None and self.min == 0:
-            raise ConfigError("expected `min` or `max`, found neither")
-        if self.max is not None and self.max < self.min:
-            raise ConfigError(f"max: expected at least min={self.min}, found {self.max}")
-
-    def assess(self, case: Case, answer: Answer) -> Verdict:
-        text = answer.text
-        counted = {"characters": text, "words": text.split(), "lines": text.splitlines()}
-        count = len(counted[self.unit])
-        reason = f"expected {self._limits()} {self.unit}, found {count}"
-        if count < self.min:
-            return self.verdict(count / self.min, f"{reason}: {self.min - count} too few")
-        if self.max is not None and count > self.max:
-            return self.verdict(self.max / count, f"{reason}: {count - self.max} too many")
-        return self.verdict(1.0, reason)
-
-    def _limits(self) -> str:
-        if self.max is None:
-            return f"at least {self.min}"
-        return f"{self.min} to {self.max}" if self.min else f"at most {self.max}"
