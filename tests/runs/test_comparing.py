@@ -115,6 +115,13 @@ def test_other_held_out_examples_leave_d_pareto_alone(first: RunFolder, tmp_path
     assert said.reasons == (f"held-out scores cannot be compared: {differing}",)
 
 
+def test_a_run_without_a_winner_has_tested_none(first: RunFolder, tmp_path: Path) -> None:
+    job = make_job(reflection=lambda _: "I would rather not.", held_out=held_out(2))
+    other = read_run(kept_run(tmp_path, job))
+    assert other.held_out is not None
+    assert incomparable(read_run(first), other).held_out == ()
+
+
 def test_winners_that_were_tested_on_other_cases_are_compared_on_those_in_common(
     first: RunFolder, tmp_path: Path
 ) -> None:

@@ -121,6 +121,16 @@ def test_a_phone_shows_the_columns_that_were_chosen(watched: Watched, manager: J
     assert no_sideways_scrolling(page)
 
 
+def test_a_page_of_a_mistake_shows_who_is_signed_in(client: Client) -> None:
+    with closing(client.browser()) as browser:
+        name = str(re.findall(r'href="/account">([^<]+)', browser.get("/").text)[0])
+        for path, status in (("/jobs/none", 404), ("/compare?job=1", 422)):
+            page = browser.get(path, headers={"Accept": "text/html"})
+            assert page.status_code == status
+            assert f'href="/account">{name}' in page.text
+            assert "Sign out" in page.text
+
+
 def test_a_mistake_is_one_line_on_the_page(client: Client, manager: JobManager) -> None:
     job = manager.create("support", "triage", {})
     with closing(client.browser()) as browser:

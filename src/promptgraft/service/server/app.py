@@ -454,6 +454,7 @@ class _Server:
             caller = await run_in_threadpool(
                 self._access.caller, request.headers, request.cookies, visit, peer=_peer(request)
             )
+            request.state.caller = caller
             if route.scope is not None:
                 caller.check(route.scope)
             _check_text((*request.path_params.values(), *request.query_params.values()))
@@ -514,7 +515,11 @@ class _Server:
         headers = {**_SAFE, **problem.headers}
         if "text/html" in request.headers.get("accept", ""):
             page = pages.problem_page(
-                problem, _base(request), _wanted(request), provider=self._access.provider_name
+                problem,
+                _base(request),
+                _wanted(request),
+                who=getattr(request.state, "caller", None),
+                provider=self._access.provider_name,
             )
             return Response(
                 page,

@@ -34,7 +34,7 @@ from promptgraft.service.jobs.types import ALLOWED, ENDED, check_allowed
 from promptgraft.service.server import api
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route, natural
 from promptgraft.service.server.problems import ApiProblem, problem_of
-from promptgraft.service.server.tokens import Scope
+from promptgraft.service.server.tokens import ApiCaller, Scope
 from promptgraft.service.server.views import Headline
 
 if TYPE_CHECKING:
@@ -168,19 +168,22 @@ def redirect(call: ApiCall, path: str, **headers: str) -> ApiReply:
     return ApiReply(status=303, headers={"Location": location, **named})
 
 
-def problem_page(problem: ApiProblem, base: str, path: str, *, provider: str = "") -> bytes:
+def problem_page(
+    problem: ApiProblem, base: str, path: str, *, who: ApiCaller | None, provider: str = ""
+) -> bytes:
     """Return the page of a problem; the form to sign in if that is what is missing.
 
     Args:
         problem: the problem.
         base: the path that the application is mounted at.
         path: path and query below it that were asked for.
+        who: who is signed in; None if nobody is, or before that is known.
         provider: the name of the provider that signs users in; empty if there is none.
     """
     if problem.status == 401:
         fields = {"link": "", "fault": "", "wanted": path, "provider": provider}
         return _rendered("sign_in.html", base=base, who=None, **fields)
-    return _rendered("problem.html", base=base, who=None, problem=problem)
+    return _rendered("problem.html", base=base, who=who, problem=problem)
 
 
 def asset(call: ApiCall) -> ApiReply:
