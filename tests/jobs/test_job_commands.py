@@ -313,7 +313,7 @@ def test_a_job_may_take_another_algorithm_than_the_project(
     small = said(capsys, "jobs", "submit", "triage", *other, 'tuning={"max_rounds":2}', code=2)
     assert "rollout_budget: expected at least" in small
     for tuning, fault in (
-        ({"minibatch_size": 3}, "minibatch_size: unknown key"),
+        ({"minibatch_size": 3}, "minibatch_size: is a setting of the algorithm `gepa`, not"),
         ({"initial": {"section rule": "x"}}, "initial: no part `section rule` may change"),
     ):
         changes = (*other, f"tuning={json.dumps(tuning)}", "--budget", "300")

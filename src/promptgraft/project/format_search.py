@@ -326,6 +326,11 @@ def settings_of(name: str) -> Kind[OptimizerConfig]:
         for group, kind in groups_of(config).items()
         for field in attrs.fields(kind)
     }
+    others = {
+        field.name: f"is a setting of the algorithm `{DEFAULT}`, not of `{name}`; leave it out"
+        for field in attrs.fields(algorithm(DEFAULT))
+        if field.name not in attrs.fields_dict(config)
+    }
     return record(
         _optimizer,
         {
@@ -333,7 +338,7 @@ def settings_of(name: str) -> Kind[OptimizerConfig]:
             # In a project the budget is optional.
             **{name: attrs.evolve(key, required=False) for name, key in settings.items()},
         },
-        elsewhere={**grouped, **ELSEWHERE},
+        elsewhere={**others, **grouped, **ELSEWHERE},
         about="The search; by default `rollout_budget: light`.",
     )
 
