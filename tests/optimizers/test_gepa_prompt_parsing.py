@@ -14,7 +14,7 @@ from optimizers.worlds import hostile_text, refusal_of
 from promptgraft.ground.text import fenced
 from promptgraft.search import RejectionReason
 from promptgraft.targets.base import InvalidProposalError
-from promptgraft.targets.replies import parse_reply
+from promptgraft.targets.replies import ReadEdits, edits_in, parse_reply
 
 UNPARSABLE, EMPTY, UNUSABLE = (
     RejectionReason.UNPARSABLE,
@@ -157,6 +157,7 @@ FRAGMENTS = (
     *("$", "$$", "$5", "$word", "${word}", "{{ word }}", "{% if x %}", "{{", "}}", "\\"),
     *("text", "Be brief.", "é", "😀", "\ud800", "\udc00", "\x00", "\x1b", "\u2028", "\x0b", ""),
 )
+MARKS = {"section rules": "P1", "section notes": "P2"}
 TEXTS_PER_SEED = 20
 seeds = st.integers(0, 2**63)
 
@@ -176,6 +177,28 @@ def test_any_reply_is_read_or_refused(seed: int, finish_reason: str) -> None:
 @settings(max_examples=150, deadline=None)
 def test_any_reply_made_of_fences_is_read_or_refused(reply: str, finish_reason: str) -> None:
     check_any_reply(reply, finish_reason)
+
+
+blocks_of_parts = st.builds(
+    "```{}{}\n{}\n```".format,
+    st.sampled_from(("P1", "section notes", "section others", "", "js")),
+    st.sampled_from(("", "\t", " ", "\u00a0", "~")),
+    st.sampled_from(("Be brief.", "", "P1", "```js", "```")),
+)
+
+
+@given(
+    st.lists(blocks_of_parts | st.sampled_from(("P1", "It was long.", "```", ""))),
+    st.sampled_from(("\n", "\r\n", "\r")),
+)
+def test_any_reply_about_several_parts_is_read_or_refused(lines: list[str], end: str) -> None:
+    reply = "\n".join(lines).replace("\n", end)
+    read: list[ReadEdits] = []
+    refusal = refusal_of(lambda: read.append(edits_in(reply, MARKS)))
+    assert refusal is None or refusal.detail
+    for edits in read:
+        assert edits.edits.keys() <= {"P1", "P2"}
+        assert all(edit.text.strip() for edit in edits.edits.values())
 
 
 def check_any_reply(reply: str, finish_reason: str) -> None:
