@@ -127,7 +127,7 @@ def test_the_parts_of_a_flow_are_those_of_the_functions_that_it_calls(library: L
         *("prompt-read", "prompt-shelve", "about-note"),
         *("about-note-title", "alias-note-title", "about-note-pages", "alias-note-pages"),
     ]
-    assert functions.tested_functions(library.folder / "baml_src") == ("Sort",)
+    assert functions.tested_functions(library.folder / "baml_src", ()) == ("Sort",)
     assert not library.agent.faults()
     assert not library.agent.test_faults()
     shown = library.agent.answers({})

@@ -231,9 +231,21 @@ def test_functions_are_named_one_after_another(console: Console, folder: Path) -
     assert ended.err.index("wrote Sub.") < ended.err.index("wrote Add.")
 
 
+def test_tests_alone_name_the_functions_that_are_improved(console: Console, folder: Path) -> None:
+    bare(folder)
+    ended = console(
+        *("optimize", "--baml", "baml_src", "--test", "Sub::*"),
+        *("--reflection", "offline", "--budget", "12"),
+    )
+    assert ended.code in (0, 1), ended.err
+    [project] = folder.glob("*.yaml")
+    assert '"function": "Sub", "tests": ["Sub::*"]' in project.read_text()
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
+        (("--test", "Mul::*"), "--test: no test of a function in baml_src matches `Mul::*`"),
         (("--function", "Sub", "--test", "::Sub0"), "no cases for"),
         (("--function", "Sub", "--reflection", "missing.py:make"), "missing.py"),
         (("--function", "Sub", "--weights", "smal=1"), "no objective `smal`"),

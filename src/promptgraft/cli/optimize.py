@@ -79,7 +79,8 @@ _baml_options = options.together(
         "--function",
         multiple=True,
         metavar="NAME",
-        help="With --baml: the function to improve; several, or all by default, one after another.",
+        help="With --baml: a function to improve; may be repeated. By default all with a test, one "
+        "after another.",
     ),
     click.option(
         "--test",

@@ -316,11 +316,20 @@ def _reached(first: Iterable[str], blocks: Mapping[str, Declaration]) -> frozens
     return frozenset(reached)
 
 
-def tested_functions(folder: Path) -> tuple[str, ...]:
-    """Return the functions that need a model and that a test of the project names, in order."""
+def tested_functions(folder: Path, patterns: Collection[str]) -> tuple[str, ...]:
+    """Return the functions that need a model and have a test that matches a pattern, in order.
+
+    All tests match if there are no patterns.
+    """
     paths = sorted(path for path in folder.rglob("*.baml") if path.is_file())
     files = [BamlFile(path, _read(path)) for path in paths]
-    tested = {name for file in files for test in tests_in(file) for name in test.functions}
+    tested = {
+        name
+        for file in files
+        for test in tests_in(file)
+        for name in test.functions
+        if _matches(patterns, name, test.name)
+    }
     functions = (
         BamlFunction(name=declaration.name, files=tuple(files), folder=folder)
         for file in files
@@ -383,15 +392,16 @@ def chosen_tests(function: BamlFunction, patterns: Iterable[str]) -> tuple[BamlT
     """
     patterns_wanted = tuple(patterns)
     tests_chosen = tuple(
-        test
-        for test in function.tests
-        if not patterns_wanted
-        or any(_fits(pattern, function.name, test.name) for pattern in patterns_wanted)
+        test for test in function.tests if _matches(patterns_wanted, function.name, test.name)
     )
     if not tests_chosen:
         condition = f" that matches {listed(patterns_wanted)}" if patterns_wanted else ""
         raise ConfigError(f"function `{function.name}` in {function.folder} has no test{condition}")
     return tests_chosen
+
+
+def _matches(patterns: Collection[str], function: str, test: str) -> bool:
+    return not patterns or any(_fits(pattern, function, test) for pattern in patterns)
 
 
 def _fits(pattern: str, function: str, test: str) -> bool:

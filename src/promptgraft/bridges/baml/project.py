@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from promptgraft.evals.metrics.base import is_required
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.nodes import raise_lines
+from promptgraft.ground.text import listed
 from promptgraft.overrides import PromptOverride
 from promptgraft.overrides.parts.body import is_placeholder
 from promptgraft.overrides.parts.descriptors import show_path
@@ -206,7 +207,7 @@ def baml_projects(
     """
     if not folder.is_dir():
         raise ConfigError(f"--baml: expected a folder of BAML files, found none at {folder}")
-    names = list(dict.fromkeys(given["function"])) or _with_tests(folder)
+    names = list(dict.fromkeys(given["function"])) or _with_tests(folder, given["test"])
     parent = folder.resolve().parent
     folder_shown = parent.relative_to(Path.cwd()) if parent.is_relative_to(Path.cwd()) else parent
     files = [FILE_NAME] if len(names) == 1 else [f"{name}.{FILE_NAME}" for name in names]
@@ -216,9 +217,11 @@ def baml_projects(
     ]
 
 
-def _with_tests(folder: Path) -> list[str]:
-    if names := functions.tested_functions(folder):
+def _with_tests(folder: Path, patterns: Collection[str]) -> list[str]:
+    if names := functions.tested_functions(folder, patterns):
         return list(names)
+    if patterns:
+        raise ConfigError(f"--test: no test of a function in {folder} matches {listed(patterns)}")
     raise ConfigError(f"--function: no function in {folder} has a test; write one, or name it")
 
 
