@@ -168,6 +168,12 @@ def test_shares_that_are_none_are_refused(shares: tuple[float, float, float], me
         Splits.by_ratio(whole, train=train, validation=validation, test=test)
 
 
+def test_cases_that_all_ask_the_same_are_refused_with_the_reason() -> None:
+    alike = Dataset.of({"id": str(number), "input": " "} for number in range(40))
+    with pytest.raises(DataFormatError, match="add cases to these 40, which ask only 1 question: "):
+        Splits.by_ratio(alike)
+
+
 def test_a_set_without_cases_is_refused_with_the_counts() -> None:
     with pytest.raises(DataFormatError, match=r"no cases for validation \(train 2, .* 0, test 1\)"):
         Splits.by_ratio(Dataset.of(map(case, range(3))))

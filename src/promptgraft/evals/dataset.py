@@ -520,8 +520,7 @@ class Splits(Shown):
 
         Args:
             dataset: the data set.
-            train: share of the training set. The three shares add up to 1; if they add up to less,
-                the other cases are in no set.
+            train: share of the training set; if all are less than 1, other cases are in no set.
             validation: share of the validation set.
             test: share of the test set; 0 for none.
             seed: different seeds give different splits.
@@ -541,7 +540,7 @@ class Splits(Shown):
             raise ConfigError(f"expected shares that sum to 1 or less, found {total:g}")
         faults = CaseFaults(dataset.name)
         chosen: dict[str, str] = {}
-        for stratum, groups in _strata(dataset, stratify, faults).items():
+        for stratum, groups in (strata := _strata(dataset, stratify, faults)).items():
             # With the same offset, all small strata would be rounded to the same set.
             offset = _EVEN if stratify is None else _unit(seed, "stratum", stratum)
             ordered = sorted(groups, key=lambda ids: _unit(seed, "case", ids[0]))
@@ -550,7 +549,8 @@ class Splits(Shown):
                     chosen.update(dict.fromkeys(ids, name))
         faults.raise_all()
         names_wanted = [name for name, share in shares.items() if share]
-        return _parted(dataset, chosen, _more_cases(len(dataset)), names_wanted)
+        mend = _more_cases(len(dataset), sum(map(len, strata.values())))
+        return _parted(dataset, chosen, mend, names_wanted)
 
     def _card(self) -> Card:
         parts = self.parts()
@@ -613,11 +613,12 @@ def _field(case: Case, field: str, faults: CaseFaults) -> Json:
     return value
 
 
-def _more_cases(count: int) -> str:
+def _more_cases(cases: int, questions: int) -> str:
     advice = "a search needs 20 or more, and about 50 in the test set to prove a gain"
-    if count > 20:
+    if questions > 20:
         return f"split them more evenly, or without `stratify`; {advice}"
-    return f"add cases to these {count}: {advice}"
+    same = f", which ask only {counted(questions, 'question')}" if questions < cases else ""
+    return f"add cases to these {cases}{same}: {advice}"
 
 
 def _parted(
