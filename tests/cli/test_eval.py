@@ -220,6 +220,44 @@ def test_a_signal_ends_with_3_and_says_what_was_not_tried(
     assert calls(words) == ["apple"]
 
 
+FORKING = """
+
+import multiprocessing
+import signal
+
+
+def wait(ready):
+    ready.set()
+    signal.pause()
+
+
+class Forking(ScriptedAdapter):
+    def evaluate(self, prompt, *, session, deadline=None):
+        context = multiprocessing.get_context("fork")
+        ready = context.Event()
+        child = context.Process(target=wait, args=(ready,), daemon=True)
+        child.start()
+        ready.wait()
+        child.terminate()
+        child.join(20)
+        assert child.exitcode == -signal.SIGTERM
+        return super().evaluate(prompt, session=session, deadline=deadline)
+
+
+def adapter():
+    return Forking(answer)
+"""
+
+
+def test_the_end_of_a_process_of_a_user_is_not_that_of_the_run(
+    words: Path, console: Console
+) -> None:
+    (words / "agent.py").write_text(AGENT + FORKING, "utf-8")
+    ended = console("eval")
+    assert (ended.code, ended.err) == (0, "")
+    assert "stopped" not in ended.out
+
+
 ASYNC = """
 
 import asyncio

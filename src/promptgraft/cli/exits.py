@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -193,13 +193,33 @@ _REASONS: dict[int, str] = {
 }
 
 
+_outside: dict[int, Any] = {}
+"""What signals do outside of :func:`handling_signals`, while it is open."""
+
+
+def _restore_in_child() -> None:
+    """Disconnect a forked process, such as one of a pool of a metric, whose end is not the run's.
+
+    It would write its signals to the pipe of its parent, and survive SIGTERM.
+    """
+    if _outside:
+        signal.set_wakeup_fd(-1)
+    for number, handler in _outside.items():
+        signal.signal(number, handler)
+
+
+os.register_at_fork(after_in_child=_restore_in_child)
+
+
 @contextlib.contextmanager
 def handling_signals(act: Callable[[int, object], None]) -> Iterator[None]:
     """Let SIGINT and SIGTERM call ``act`` in the main thread while the context is open."""
     before = {number: signal.signal(number, act) for number in _REASONS}
+    _outside.update(before)
     try:
         yield
     finally:
+        _outside.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
 
