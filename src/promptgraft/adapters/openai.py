@@ -174,7 +174,7 @@ class ChatWire:
         return turns.Turn(
             # A structured answer that is refused arrives in a field of its own, with the reason
             # `stop`.
-            text=_text(message.content) or message.refusal or "",
+            text=message.text,
             requests=requests,
             finish=turns.Finish.REFUSED if message.refusal else finish,
             finish_reason="refusal" if message.refusal else reason,
@@ -226,6 +226,16 @@ class _Message(msgspec.Struct, frozen=True):
     content: str | list[str | _Part] | None = None
     refusal: str | None = None
     tool_calls: list[dict[str, Any]] | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+
+    @property
+    def text(self) -> str:
+        """The answer; what a server says was only thought is marked so where there is none."""
+        if (text := _text(self.content) or self.refusal or "") or self.tool_calls:
+            return text
+        thoughts = self.reasoning_content or self.reasoning
+        return f"<think>{thoughts}</think>" if isinstance(thoughts, str) else ""
 
 
 class _Choice(msgspec.Struct, frozen=True):

@@ -194,10 +194,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an exception, with what a failed program printed.
-
-    If its ``__str__`` fails, the message says so.
-    """
+    """Return the message of an exception, with what a failed program printed."""
     try:
         message = str(error)
     # The class is the user's: its `__str__` may raise anything, or return no text.

@@ -62,6 +62,11 @@ def test_chunks_are_put_together_to_an_answer(end: str) -> None:
     assert turn.usage == Usage(input_tokens=10, output_tokens=3)
 
 
+def test_a_stream_of_nothing_but_thoughts_has_no_answer() -> None:
+    content = stream(chunk(reasoning_content="H"), chunk(reasoning_content="m"), chunk("stop"))
+    assert turn_of(content).text == "<think>Hm</think>"
+
+
 def test_calls_of_tools_are_put_together() -> None:
     content = stream(
         chunk(tool_calls=[call(0, "search", "", id="a", type="function")]),

@@ -116,6 +116,15 @@ def test_a_refusal_is_one_whatever_the_reason() -> None:
     assert (turn.text, turn.finish, turn.finish_reason) == ("I won't.", Finish.REFUSED, "refusal")
 
 
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_a_server_that_sends_nothing_but_thoughts_is_told_from_one_that_sends_nothing(
+    field: str,
+) -> None:
+    assert wire().read(answer(**{field: "Hm."})).text == "<think>Hm.</think>"
+    assert wire().read(answer(content="one", **{field: "Hm."})).text == "one"
+    assert wire().read(answer(tool_calls=[call(1)], **{field: "Hm."})).text == ""
+
+
 def test_further_fields_of_a_call_are_sent_back() -> None:
     signed: JsonObject = {**call(1), "extra_content": {"google": {"thought_signature": "s"}}}
     turn = wire().read(answer("tool_calls", tool_calls=[signed]))

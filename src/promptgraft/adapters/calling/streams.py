@@ -30,6 +30,7 @@ class _CallPart(msgspec.Struct):
 class _MessagePart(msgspec.Struct):
     content: str | list[Any] | None = None
     refusal: str | None = None
+    reasoning_content: str | None = None
     tool_calls: list[_CallPart] | None = None
 
 
@@ -87,7 +88,7 @@ def _events(content: str) -> Iterator[JsonObject]:
 
 def _put_together(chunks: list[_AnswerPart]) -> JsonObject:
     content: list[Json] = []
-    refusal, finish_reason = "", None
+    refusal, thoughts, finish_reason = "", "", None
     calls: list[_CallPart] = []
     # Nobody asks for other choices than the first, which some servers do not number.
     for choice in (choice for chunk in chunks for choice in chunk.choices if not choice.index):
@@ -96,12 +97,14 @@ def _put_together(chunks: list[_AnswerPart]) -> JsonObject:
             # A text, or parts of which some are thoughts.
             content += delta.content if isinstance(delta.content, list) else [delta.content or ""]
             refusal += delta.refusal or ""
+            thoughts += delta.reasoning_content or ""
             for call in delta.tool_calls or ():
                 _add(calls, call)
     message: JsonObject = {
         "role": "assistant",
         "content": content,
         "refusal": refusal or None,
+        "reasoning_content": thoughts or None,
         "tool_calls": [_call_json(call, number) for number, call in enumerate(calls)] or None,
     }
     return {
