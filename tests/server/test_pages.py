@@ -105,6 +105,25 @@ def test_from_a_new_job_to_its_candidates(watched: Watched, manager: JobManager)
     expect(page.get_by_role("link", name="Overview")).to_have_attribute("aria-current", "page")
 
 
+def test_the_form_of_a_new_job_takes_a_target_and_a_model(
+    client: Client, manager: JobManager
+) -> None:
+    form = {"prompt": "support/triage", "what": "submit", "target_score": "0.75", "model": "task"}
+    with closing(client.browser()) as browser:
+        assert browser.post("/new", data=form).status_code == 303
+        [job] = manager.list()
+        assert (job.changes.target_score, job.changes.model) == (0.75, "task")
+        for name, value, fault in (
+            ("target_score", "2", "Target score: expected a number from 0 to 1"),
+            ("target_score", "high", "Target score: expected a number from 0 to 1"),
+            ("model", "gpt", "Model: the project has no model `gpt`"),
+        ):
+            page = browser.post("/new", data=form | {name: value})
+            assert page.status_code == 422
+            assert fault in page.text
+            assert f'value="{value}"' in page.text
+
+
 @pytest.mark.parametrize("watched", [NARROW], indirect=True)
 def test_a_phone_shows_the_columns_that_were_chosen(watched: Watched, manager: JobManager) -> None:
     page = watched.page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -79,6 +80,8 @@ _LABELS: Mapping[str, str] = {
     "max_tokens": "Pause at (tokens)",
     "max_iterations": "Candidates",
     "patience": "Steps without a better text",
+    "target_score": "Target score",
+    "model": "Model",
     "tag": "Tag",
     "dataset": "Data set",
     "seed": "Seed",
@@ -102,6 +105,7 @@ _COLUMNS: Mapping[str, str] = {
 """The columns of the list that can be chosen, by their names in its URL."""
 _SHOWN_COLUMNS = frozenset(_COLUMNS) - {"calls", "worker"}
 _ENDED = [state for state in JobState if state in ENDED]
+_DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?")
 _SECONDS_A_DAY = 86_400
 _MOST_DAYS = 36_500
 _NUMBERS = frozenset({"budget", "max_tokens", "max_iterations", "patience", "seed", "priority"})
@@ -617,13 +621,15 @@ def form_lists(call: ApiCall) -> dict[str, list[str]]:
 
 def _changes(form: Mapping[str, str]) -> dict[str, object]:
     """Return the fields of a form that are filled in, with numbers parsed."""
-    names = (*_NUMBERS, "max_cost", "note", "tag", "target_score", "dataset")
+    names = (*_NUMBERS, "max_cost", "note", "tag", "target_score", "dataset", "model")
     values = {name: form[name] for name in names if form.get(name)}
     changes: dict[str, object] = dict(values)
     for name in _NUMBERS & values.keys():
         number = natural(values[name].removeprefix("-"))
         if number is not None:
             changes[name] = -number if values[name].startswith("-") else number
+    if _DECIMAL.fullmatch(values.get("target_score", "")):
+        changes["target_score"] = float(values["target_score"])
     if "dry_run" in form:
         changes["dry_run"] = True
     if form.get("parts"):
