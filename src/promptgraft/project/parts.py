@@ -286,7 +286,7 @@ def load_project_metrics(
     ``judges`` are the models that metrics may name. The error lists all faults.
     """
     registry = METRICS.plus(*judge_kinds(judge_among(judges)), _python_kind(around.python))
-    if isinstance(source, str) and source not in registry.names:
+    if isinstance(source, str) and source not in registry.names and not source.isidentifier():
         place = around.existing(("metrics",), source)
         return load_metrics(place, registry=registry)
     # A source of its own, so that these faults are raised apart from others of the file.
