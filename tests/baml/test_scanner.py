@@ -136,6 +136,43 @@ def test_a_test_has_its_line_and_its_arguments_as_data() -> None:
     }
 
 
+CLIENT = """client<llm> Model {
+  provider openai
+  options {
+    model "m"
+    api_key "k"
+  }
+}
+"""
+
+
+ONE_LINE = (
+    'function F(text: string) -> string { prompt #"{{ text }}"# client Model }\n',
+    'test T { functions [F] args { text "args" } @@assert({{ this == "x" }}) }\n',
+)
+TWO_LINES = (
+    'function F(text: string) -> string {\n  client "openai/m" prompt #"{{ text }}"#\n}\n',
+    'test T {\n  args { text "args" } functions [F]\n  @@assert({{ this == "x" }}) }\n',
+)
+
+
+@pytest.mark.parametrize("source", ["".join(ONE_LINE), "".join(TWO_LINES)])
+def test_settings_may_share_a_line(source: str, tmp_path: Path) -> None:
+    import baml_py
+
+    path = tmp_path / "one_line.baml"
+    path.write_text(CLIENT + source)
+    baml_py.BamlRuntime.from_files(str(tmp_path), {path.name: path.read_text()}, {})
+    file = scanned(path)
+    [function] = [block for block in file.declarations if block.kind == "function"]
+    assert function.prompt is not None
+    assert function.prompt.text == "{{ text }}"
+    assert function.word("client") in ("Model", "openai/m")
+    [only] = found_in(file)
+    assert (only.functions, only.args) == (("F",), {"text": "args"})
+    assert [rule.expression for rule in only.rules] == ['this == "x"']
+
+
 def test_a_number_that_python_does_not_read_is_left_to_baml(tmp_path: Path) -> None:
     path, digits = tmp_path / "long.baml", "9" * 5_000
     path.write_text(f"test Long {{\n  functions [F]\n  args {{ n {digits} }}\n}}\n")

@@ -223,7 +223,7 @@ class Declaration:
         """Return the tokens from the value of ``name`` on; empty if it is not set."""
         for place, token in _outer(self.inside):
             # A word of the same name inside a value does not set it.
-            if token.text == name and _begins_line(self.inside, place):
+            if token.text == name and _begins_line(self.inside, place, in_block=True):
                 return self.inside[place + 1 :]
         return ()
 
@@ -467,11 +467,16 @@ def _is_word(token: Token) -> bool:
     return token.kind is TokenKind.WORD
 
 
-def _begins_line(tokens: Sequence[Token], at: int) -> bool:
-    """Return whether a token is the first of its line, or follows the end of a block."""
+def _begins_line(tokens: Sequence[Token], at: int, *, in_block: bool = False) -> bool:
+    """Return whether a token is the first of its line, or follows the end of a block.
+
+    In a block it may also follow a list or a string.
+    """
     for place in range(at - 1, -1, -1):
         token = tokens[place]
         if token.kind is TokenKind.BREAK or token.text == "}":
+            return True
+        if in_block and (token.kind in STRINGS or token.text == "]"):
             return True
         if token.kind not in SPACING:
             return False
