@@ -140,6 +140,39 @@ MODEL = Hanging()
 """
 
 
+FORKING = """
+import multiprocessing
+import signal
+
+def wait(ready):
+    ready.set()
+    signal.pause()
+
+def kind(case, answer):
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+    child = context.Process(target=wait, args=(ready,), daemon=True)
+    child.start()
+    ready.wait()
+    child.terminate()
+    child.join(20)
+    assert child.exitcode == -signal.SIGTERM
+    return float(answer.text == case.expected)
+"""
+
+
+@pytest.mark.parametrize("kept_database", ["sqlite"], indirect=True)
+def test_a_metric_may_end_processes_of_its_own(database: Database, tmp_path: Path) -> None:
+    metric = "{name: kind, kind: python, function: own.py:kind}"
+    path = write_project(tmp_path / "own", file=FILE.replace("{name: exact}", metric))
+    path.with_name("own.py").write_text(FORKING)
+    manager = JobManager(database, projects={"support": path})
+    job = submit(manager, budget=60)
+    work_off(manager)
+    ended = manager.get(job.id)
+    assert ended.state is JobState.COMPLETED, ended.reason
+
+
 @pytest.mark.usefixtures("forked_jobs")
 @pytest.mark.parametrize("kept_database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("is_taken_over", [False, True])

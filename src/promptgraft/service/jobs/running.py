@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -347,7 +348,16 @@ def _paused_by_signal(pause: Cancellation) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: pause.set("its worker was asked to end"))
+    process = os.getpid()
+
+    def stop(number: int, _: object) -> None:
+        if os.getpid() == process:
+            pause.set("its worker was asked to end")
+        else:  # a process that a metric or an agent has forked
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+    before = signal.signal(signal.SIGTERM, stop)
     ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
