@@ -404,7 +404,8 @@ def test_mixed_sources_are_read_and_written_all_or_none(tmp_path: Path) -> None:
         ({"validation_dataset_path": "train.evalset.json"}, "are the same file"),
         ({"callbacks": object()}, "callbacks: expected None"),
         ({"config_path": "none.json"}, "none.json: cannot be read"),
-        ({"call_agent": 3}, "agent: expected a function or an agent, found 3"),
+        ({"call_agent": 3}, "call_agent: expected a function, found 3"),
+        ({"call_agent": None}, "call_agent: expected a function, found None"),
     ],
 )
 def test_a_wrong_argument_is_refused_before_the_first_call(
@@ -419,7 +420,8 @@ def test_a_wrong_argument_is_refused_before_the_first_call(
         "output_dir": "runs/x",
         **change,
     }
-    with pytest.raises((ConfigError, DataFormatError), match=said):
+    kind = TypeError if "call_agent" in change else (ConfigError, DataFormatError)
+    with pytest.raises(kind, match=said):
         asyncio.run(AgentOptimizer.optimize(**given))
     assert not (folder / "runs").exists()
 

@@ -296,6 +296,7 @@ class AgentOptimizer:
         Raises:
             ConfigError, DataFormatError: an argument, the configuration, the data or a source is
                 unusable; raised before the first call.
+            TypeError: ``call_agent`` cannot be called.
         """
         if callbacks is not None:
             raise ConfigError(
@@ -367,7 +368,10 @@ class _GivenOptions:
         return ResultNames({key: name for name, key in self.target.keys.items()})
 
     def check(self) -> None:
-        """Raise a ``ConfigError`` unless there are texts and two sets of cases."""
+        """Raise unless there are an agent, texts, and two sets of cases."""
+        agent: object = self.agent  # users may pass anything, whatever the annotation says
+        if not callable(agent) and not hasattr(agent, "ask"):
+            raise TypeError(f"call_agent: expected a function, found {shown(agent)}")
         if not self.target.names():
             raise ConfigError("target_prompt: expected at least one text, found none")
         train, validation = self.data
