@@ -302,6 +302,11 @@ def test_columns_are_shown_whose_use_is_said() -> None:
         assert improved(prompt, cases, scoring).total_rollouts > 0
 
 
+@pytest.mark.parametrize("text", ["Sort $input as {team}.", "Sort it as {team} or {nobody}."])
+def test_names_in_braces_may_be_meant_as_they_are(text: str) -> None:
+    assert improved(text, MAILS, "exact").total_rollouts > 0
+
+
 WRONG: tuple[tuple[dict[str, object], str], ...] = (
     ({"prompt": 3}, "prompt: expected a text, texts by name, a PromptTemplate"),
     ({"prompt": " "}, "prompt: 'prompt': expected a text, found ' '"),
@@ -309,6 +314,10 @@ WRONG: tuple[tuple[dict[str, object], str], ...] = (
     ({"prompt": {"A b": "x"}}, "prompt: name of a text: expected 1 to 64 lower-case letters"),
     ({"prompt": "$HOME and $mail"}, "the text names `$HOME`, which is not in the input"),
     ({"prompt": "Sort {input}.", "cases": MAILS}, "has `{input}`, which is plain text; write `$in"),
+    (
+        {"prompt": "Sort {mail}.", "cases": MAILS},
+        "has `{mail}`, which is plain text; write `$mail`, or `$input` where the input goes",
+    ),
     (
         {
             "prompt": "Sort {{ mail }}.",

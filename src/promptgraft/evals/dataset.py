@@ -643,8 +643,7 @@ def _split_at(place: float, shares: Mapping[str, float]) -> str:
         border += shares[name]
         if place < border:
             return name
-    # Rounding must leave no case out.
-    return name if border > 1 - _ROUNDING else ""
+    return name if border > 1 - _ROUNDING else ""  # rounding must leave no case out
 
 
 def _strata(

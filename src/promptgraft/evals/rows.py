@@ -91,7 +91,6 @@ class CaseFaults:
         return bool(self._faults)
 
     def _shared(self) -> Mapping[str, list[_Fault]]:
-        """Return the faults by what they share."""
         lengths = map(len, self._faults.values())
         if sum(1 if length > _MOST_REPEATED else length for length in lengths) <= self._most:
             return self._faults

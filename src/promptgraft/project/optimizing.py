@@ -381,8 +381,10 @@ def _prompt_of(texts: Mapping[str, str], splits: Splits, labels: Sequence[str]) 
         ns=NAMESPACE, key=next(iter(texts)), sections=sections, output_type=output_type
     )
     hints = template.lookalikes()
-    for name in filter(hints.get, unused):
-        raise ConfigError(f"prompt: {hints[name]}")
+    is_unnamed = unused == [_INPUT] and len(hints) == 1 and _INPUT not in hints
+    for name in filter(hints.get, hints if is_unnamed else unused):
+        more = ", or `$input` where the input goes" if is_unnamed else ""
+        raise ConfigError(f"prompt: {hints[name]}{more}")
     return Prompt(template)
 
 
