@@ -52,6 +52,15 @@ def test_a_block_for_each_part_is_read_by_name_or_mark_with_the_line_before_it()
     }
 
 
+def test_of_names_that_differ_in_case_only_each_means_its_own_part() -> None:
+    marks = {"tool Look": "P1", "tool look": "P2", "tool find": "P3"}
+    both = edits_in(f"{block('tool Look', 'one')}\n{block('tool look', 'two')}", marks).edits
+    assert {mark: edit.text for mark, edit in both.items()} == {"P1": "one", "P2": "two"}
+    assert [*edits_in(block("tool Look", "one"), marks).edits] == ["P1"]
+    unclear = f"{block('TOOL LOOK', 'one')}\n{block('Tool Find', 'two')}"
+    assert [*edits_in(unclear, marks).edits] == ["P3"]
+
+
 def test_a_reply_in_json_is_read_as_before() -> None:
     reply = '```json\n{"edits": [{"part": "P1", "text": "Be brief.", "reason": "long"}]}\n```'
     assert edits_in(reply, MARKS).edits == {"P1": Edit("Be brief.", "long")}

@@ -103,9 +103,8 @@ def paired_means(scores: Sequence[Score], others: Sequence[Score]) -> tuple[Scor
         for score, other_score in zip(scores, others, strict=True)
         if score is not None and other_score is not None
     ]
-    return mean_score([score for score, _ in pairs]), mean_score(
-        [other_score for _, other_score in pairs]
-    )
+    before, after = ([pair[side] for pair in pairs] for side in (0, 1))
+    return mean_score(before), mean_score(after)
 
 
 def paired_gains(before: Sequence[Score], after: Sequence[Score]) -> list[float]:

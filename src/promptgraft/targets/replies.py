@@ -73,11 +73,15 @@ def named_blocks(reply: str, names: Mapping[str, str]) -> list[tuple[str, Edit]]
     Raises:
         InvalidProposalError: the text of such a block is empty or has unusable characters.
     """
-    meant_by_name = {_name_of(name): meant for name, meant in names.items()}
+    meanings: dict[str, set[str]] = {}
+    for name, meant in names.items():
+        meanings.setdefault(_name_of(name), set()).add(meant)
     blocks_named = []
     for block in blocks(answer_text(reply))[0]:
-        meant = meant_by_name.get(_name_of(block.info))
-        if meant is not None:
+        # In its own spelling, or in any other that fits a single part: `look` may stand by `Look`.
+        spelled = {names[block.info]} if block.info in names else meanings.get(_name_of(block.info))
+        if spelled is not None and len(spelled) == 1:
+            [meant] = spelled
             # Of a line that only begins like a fence, the model meant no reason either.
             before = "" if block.before.startswith(("```", "~~~")) else block.before
             reason = clip(before, _REASON_CHARS, around=" ")
