@@ -208,14 +208,11 @@ def _all_labels(material: _Material) -> Iterator[str]:
 def _addresses(material: _Material) -> Iterator[str]:
     """Yield a sign if answers speak to whoever judges them."""
     hits = [_TO_THE_JUDGE.search(pair.after) for pair in material.pairs]
-    explained = sum(
-        bool(
-            _TO_THE_JUDGE.search(
-                f"{pair.before}\n{_text(pair.case.input)}\n{_text(pair.case.expected)}"
-            )
-        )
+    sources = (
+        f"{pair.before}\n{_text(pair.case.input)}\n{_text(pair.case.expected)}"
         for pair in material.pairs
     )
+    explained = sum(map(bool, map(_TO_THE_JUDGE.search, sources)))
     count = sum(map(bool, hits))
     if material.share(count) >= _SOME and material.share(count - explained) >= _SOME_MORE:
         first = next(hit for hit in hits if hit)

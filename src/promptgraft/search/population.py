@@ -157,9 +157,8 @@ class Population:
     def pick(self, weights: Mapping[str, float]) -> int:
         """Return the eligible candidate with the highest weighted sum of objectives."""
         objectives = self.pool.objectives
-        return self._eligible[
-            pick([objectives[candidate] for candidate in self._eligible], weights)
-        ]
+        chosen = pick([objectives[candidate] for candidate in self._eligible], weights)
+        return self._eligible[chosen]
 
     def fill(self, position: int, records: Mapping[int, RolloutRecord], *, step: int) -> None:
         """Add rollouts of a member on examples that it had not been evaluated on."""
