@@ -89,7 +89,7 @@ HEAVY: Mapping[str, tuple[str | tuple[str, ...], bool]] = {
 LATE = tuple(f"promptgraft.{name}" for name in ("prompt.sandbox", "service"))
 LONGEST_MODULE = 700
 MOST_FOLDERS = 18
-MOST_LATE = 131
+MOST_LATE = 130
 """Imports inside of functions; may only fall."""
 MOST_SHARED = 47
 """Classes that share their name with another one; may only fall."""

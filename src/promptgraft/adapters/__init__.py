@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from promptgraft.adapters.calling.gathering import BatchExecutor
     from promptgraft.adapters.calling.prices import ModelPrice, Prices
     from promptgraft.adapters.calling.retrying import RetryPolicy
+    from promptgraft.adapters.functions import FunctionAdapter
     from promptgraft.adapters.offline import OfflineAdapter
     from promptgraft.adapters.openai import OpenAIAdapter
     from promptgraft.adapters.scripted import ScriptedAdapter
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AnthropicAdapter",
     "BatchExecutor",
+    "FunctionAdapter",
     "ModelPrice",
     "OfflineAdapter",
     "OpenAIAdapter",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar, cast
 
 import attrs
 
@@ -26,6 +26,8 @@ from promptgraft.runtime.session import Session, SessionProtocol, places_of
 
 _MICROSECONDS = 1_000_000
 
+Ask: TypeAlias = Callable[[str], object]
+"""Sends a text to a model and returns its reply, now or later: a text, or an object of an SDK."""
 OutputT = TypeVar("OutputT")
 
 
@@ -246,11 +248,11 @@ def has_evaluate(value: object) -> bool:
     return callable(getattr(value, "evaluate", None))
 
 
-def check_adapter(value: object, what: str) -> None:
-    """Raise ``ConfigError`` if a value is not an adapter, such as a class or a function."""
+def check_adapter(value: object, what: str) -> ProviderAdapter:
+    """Return a value, or raise ``ConfigError`` if it is no adapter, such as a class."""
     answers = has_evaluate(value)
     if answers and not isinstance(value, type):
-        return
+        return cast("ProviderAdapter", value)
     why = "it is a class, not an instance" if answers else f"it has no {EVALUATE}"
     raise errors.ConfigError(f"{what}: expected an adapter, found {shown(value)}; {why}")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptgraft.adapters.base import ProviderAdapter, check_adapter
+from promptgraft.adapters.base import Ask, ProviderAdapter, check_adapter, has_evaluate
 from promptgraft.adapters.calling.prices import ModelPrice, Prices
 from promptgraft.adapters.providers import KNOWN
 from promptgraft.errors import ConfigError
@@ -81,21 +81,23 @@ def named_model(text: str) -> ModelConfig | None:
     return model_of(provider, model=model) if model else model_of(provider)
 
 
-def named_adapter(model: str | ProviderAdapter, what: str) -> ProviderAdapter:
-    """Return an adapter unchanged, or make that of ``offline``, ``openai/NAME``, ...
+def named_adapter(model: str | ProviderAdapter | Ask, what: str) -> ProviderAdapter:
+    """Return an adapter unchanged, or make that of ``offline``, ``openai/NAME``, a function, ...
 
     Raises:
         ConfigError: it is not an adapter, or cannot be made; the message begins with ``what``.
     """
     if not isinstance(model, str):
-        check_adapter(model, what)
-        return model
+        if not has_evaluate(model) and callable(model) and not isinstance(model, type):
+            from promptgraft.adapters.functions import FunctionAdapter  # models often have a name
+
+            return FunctionAdapter(model)
+        return check_adapter(model, what)
     config = named_model(model)
     if config is None:
         provider = model.partition("/")[0]
-        near = spelling_hint(model) or did_you_mean(
-            provider, [provider_name for provider_name in PROVIDERS if provider_name != provider]
-        )
+        others = [name for name in PROVIDERS if name != provider]
+        near = spelling_hint(model) or did_you_mean(provider, others)
         raise ConfigError(
             f"{what}: expected `offline`, `PROVIDER/MODEL` or an adapter, found {shown(model)}"
             f"{near}; providers are {', '.join(PROVIDERS[1:])}"

@@ -199,16 +199,14 @@ def _content(content: Json) -> str:
 
 def _request(rendered: RenderedPrompt[object], protocol: str) -> dict[str, Json]:
     """Return the request that a provider gets, without the model and its options."""
-    from promptgraft.adapters.anthropic import AnthropicProfile, AnthropicWire
-    from promptgraft.adapters.openai import ChatWire, OpenAIProfile
-    from promptgraft.adapters.responses import ResponsesWire
+    from promptgraft.adapters import anthropic, openai, responses
 
-    openai = OpenAIProfile(structured_output="native")
-    anthropic = AnthropicProfile(structured_output="native")
+    gpt = openai.OpenAIProfile(structured_output="native")
+    claude = anthropic.AnthropicProfile(structured_output="native")
     wires: dict[str, Wire] = {
-        "openai": ChatWire(model="", profile=openai, options={}),
-        "responses": ResponsesWire(model="", rules=openai.rules, sees=None, options={}),
-        "anthropic": AnthropicWire(model="", profile=anthropic, effort=None, options={}),
+        "openai": openai.ChatWire(model="", profile=gpt, options={}),
+        "responses": responses.ResponsesWire(model="", rules=gpt.rules, sees=None, options={}),
+        "anthropic": anthropic.AnthropicWire(model="", profile=claude, effort=None, options={}),
     }
     request = wires[protocol].open(rendered)
     return {name: value for name, value in request.items() if name != "model"}

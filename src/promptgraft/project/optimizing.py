@@ -14,7 +14,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from promptgraft import journal as journals
 from promptgraft.adapters.abilities import needs_choices
-from promptgraft.adapters.base import ProviderAdapter
+from promptgraft.adapters.base import Ask, ProviderAdapter
 from promptgraft.adapters.named import named_adapter
 from promptgraft.algorithms import algorithm
 from promptgraft.errors import ConfigError, DataFormatError
@@ -66,7 +66,7 @@ class OptimizeOptions(TypedDict, total=False):
         event_bus: receives every event of the run; by default none.
     """
 
-    reflection_model: str | ProviderAdapter
+    reflection_model: str | ProviderAdapter | Ask
     rollout_budget: int | Size
     target_section_paths: Sequence[SectionPath]
     limits: Limits
@@ -84,7 +84,7 @@ def optimize(
     cases: Examples,
     metrics: Scoring,
     *,
-    model: str | ProviderAdapter,
+    model: str | ProviderAdapter | Ask,
     **options: Unpack[OptimizeOptions],
 ) -> RunResult:
     """Improve a prompt on cases, and return the result: ``print(result)`` says what it is worth.
@@ -105,8 +105,8 @@ def optimize(
             the placeholders of its keys; functions are called with the input unchanged.
         metrics: score an answer: a name such as ``"exact"``, a metric, a function
             ``f(case, answer)``, or a list of these, whose mean is the score.
-        model: answers, and proposes new texts: ``offline``, ``anthropic/MODEL``, ``openai/MODEL``
-            and so on, or an adapter. It only proposes where code of yours answers.
+        model: answers, and proposes new texts: ``offline``, ``openai/MODEL`` and so on, an adapter,
+            or a function that asks a model a text. It only proposes where code of yours answers.
         **options: rollout_budget: test calls that the run may make, or ``light`` (the default),
             ``medium`` or ``heavy``; reflection_model: proposes new texts instead of ``model``;
             limits: such as ``Limits(max_cost=5)``; overrides_store and overrides_tag: where a
@@ -126,7 +126,7 @@ async def aoptimize(
     cases: Examples,
     metrics: Scoring,
     *,
-    model: str | ProviderAdapter,
+    model: str | ProviderAdapter | Ask,
     **options: Unpack[OptimizeOptions],
 ) -> RunResult:
     """Improve a prompt as :func:`optimize` does, without blocking the running event loop."""
@@ -143,7 +143,7 @@ def _prepared(
     cases: Examples,
     metrics: Scoring,
     *,
-    model: str | ProviderAdapter,
+    model: str | ProviderAdapter | Ask,
     options: OptimizeOptions,
 ) -> Iterator[tuple[Optimizer, Improvable]]:
     # `Unpack` alone is checked by type checkers only.
@@ -167,7 +167,8 @@ def _prepared(
         seed=options.get("seed", 0),
         keep_anyway=options.get("keep_anyway", False),
     )
-    reflection = options.get("reflection_model")
+    writer = options.get("reflection_model")
+    reflection = None if writer is None else named_adapter(writer, "reflection_model")
     workers = options.get("workers", DEFAULT_WORKERS)
     COUNT.hold("workers", workers)
     executor = ThreadPoolExecutor(workers)
@@ -175,9 +176,7 @@ def _prepared(
         with _opened(options.get("journal")) as journal:
             context = OptimizationContext(
                 adapter,
-                reflection_adapter=None
-                if reflection is None
-                else named_adapter(reflection, "reflection_model"),
+                reflection_adapter=reflection,
                 overrides_store=options.get("overrides_store"),
                 overrides_tag=options.get("overrides_tag", DEFAULT_TAG),
                 executor=executor,
@@ -202,14 +201,8 @@ def _opened(
 Source = Improvable | PromptTemplate[object] | str | Mapping[str, str]
 """What can be improved: a text, texts by name, a template, a prompt, a graph, ``Texts``, ..."""
 
-Examples = (
-    Splits
-    | Dataset
-    | Frame
-    | Iterable[Case | Mapping[str, object] | tuple[object, object]]
-    | str
-    | Path
-)
+_Example = Case | Mapping[str, object] | tuple[object, object]
+Examples = Splits | Dataset | Frame | Iterable[_Example] | str | Path
 """Cases: a file, a data set, a table, mappings, pairs of input and expected answer, or splits."""
 
 Scoring = str | Metric | Judge | Sequence[str | Metric | Judge]

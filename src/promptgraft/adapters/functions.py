@@ -1,0 +1,80 @@
+"""An adapter that asks a model through a function of the user."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from promptgraft.adapters.base import Ask, PromptResponse, answered
+from promptgraft.adapters.calling.turns import content_of
+from promptgraft.errors import (
+    AdapterError,
+    ConfigError,
+    Lasting,
+    PromptgraftError,
+    TransientProviderError,
+    lasting_of,
+    user_errors,
+)
+from promptgraft.ground.functions import call_fault, function_name, raised_at
+from promptgraft.ground.serde import shown
+from promptgraft.prompt.rendered import RenderedPrompt
+from promptgraft.prompt.sdk_replies import answer_in
+from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.event_loop import awaited
+from promptgraft.runtime.session import SessionProtocol
+
+OutputT = TypeVar("OutputT")
+
+
+class FunctionAdapter:
+    """Asks a model through a function that takes the whole text, such as a client of yours.
+
+    Tokens and prices are unknown, and retries are up to the function. Can be pickled if the
+    function can.
+
+    Args:
+        function: takes the text that the model is sent and returns its reply; may be ``async``.
+            It is called from several threads at once.
+        identity: its name in the run's fingerprint; by default file and name of the function.
+
+    Raises:
+        ConfigError: the function cannot be called with a text.
+    """
+
+    def __init__(self, function: Ask, *, identity: str = "") -> None:
+        if fault := call_fault(function, "text"):
+            raise ConfigError(f"model: {fault}")
+        self.function = function
+        self.identity = identity or f"function {function_name(function)}"
+
+    def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
+        """Refuse a prompt with tools, which a text cannot offer."""
+        if rendered.tools:
+            raise ConfigError(
+                f"{self.identity} takes only a text, and the prompt `{rendered.ns}/{rendered.key}` "
+                f"has the tool `{rendered.tools[0].name}`; name a model such as `openai/MODEL`, or "
+                "give an adapter"
+            )
+
+    def evaluate(
+        self, prompt: Prompt[OutputT], *, session: SessionProtocol, deadline: Deadline | None = None
+    ) -> PromptResponse[OutputT]:
+        if deadline is not None:
+            deadline.check()
+        rendered = prompt.render(session)
+        sent = content_of(rendered, say_format=True)
+        whole = "\n\n".join(filter(None, (sent.system, sent.user)))
+        try:
+            text = answer_in(awaited(self.function(whole), deadline=deadline))
+        except PromptgraftError:
+            raise
+        except user_errors() as error:
+            if lasting_of(error) is Lasting.TRANSIENT:
+                raise TransientProviderError(raised_at(error)) from error
+            raise
+        if isinstance(text, list) and len(text) == 1:  # DSPy returns a list of completions
+            [text] = text
+        if not isinstance(text, str):
+            raise AdapterError(f"{self.identity}: expected a text, found {shown(text)}")
+        return answered(rendered, text, session=session)
