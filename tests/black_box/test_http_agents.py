@@ -153,6 +153,15 @@ def test_calls_of_tools_are_read_as_others_write_them(service: Service, call: Js
         assert [*session.select_all(ToolInvoked)] == BOOKED
 
 
+def test_a_call_without_arguments_may_have_a_description(service: Service) -> None:
+    call: Json = {"name": "refresh", "description": "Reads all again.", "result": "done"}
+    service.brain = lambda *_: said({"final_text": "ok", "calls": [call]})
+    session = Session()
+    asked(agent(service, tools="$.calls"), session=session)
+    [use] = session.select_all(ToolInvoked)
+    assert (use.name, use.result) == ("refresh", "done")
+
+
 @pytest.mark.parametrize("more", [{}, {"calls": None}, {"calls": []}])
 def test_an_agent_that_leaves_its_calls_out_has_called_nothing(
     service: Service, more: dict[str, Json]

@@ -389,7 +389,6 @@ def _case_plain(case: Case) -> object:
 NAMES = ("train", "validation", "test")
 # The middle of each place in the order, so that the sizes are the nearest to the shares.
 _EVEN = 0.5
-_ROUNDING = 1e-9
 
 
 @attrs.frozen
@@ -536,7 +535,7 @@ class Splits(Shown):
         for name, share in shares.items():
             if not 0 <= share < 1 or (share == 0 and name != "test"):
                 raise ConfigError(f"{name}: expected a share between 0 and 1, found {shown(share)}")
-        if (total := sum(shares.values())) > 1 + _ROUNDING:
+        if (total := sum(shares.values())) > 1 + 1e-9:
             raise ConfigError(f"expected shares that sum to 1 or less, found {total:g}")
         faults = CaseFaults(dataset.name)
         chosen: dict[str, str] = {}
@@ -643,7 +642,7 @@ def _split_at(place: float, shares: Mapping[str, float]) -> str:
         border += shares[name]
         if place < border:
             return name
-    return name if border > 1 - _ROUNDING else ""  # rounding must leave no case out
+    return name if border > 1 - 1e-9 else ""  # rounding must leave no case out
 
 
 def _strata(

@@ -98,7 +98,8 @@ def defines_tool(value: Json) -> bool:
     """Return whether a value is the definition of a tool, and not a call of one."""
     marks = {"function", "parameters", "input_schema", "inputSchema", "description"}
     call = _in_usual_form(value, is_call=True)
-    return isinstance(call, dict) and "arguments" not in call and not marks.isdisjoint(call)
+    keys = call.keys() if isinstance(call, dict) else set[str]()
+    return not marks.isdisjoint(keys) and keys.isdisjoint({"arguments", "result"})
 
 
 def _in_usual_form(value: Json, *, is_call: bool = False) -> Json:
