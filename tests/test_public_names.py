@@ -114,6 +114,15 @@ def test_the_names_of_the_specification_can_be_imported_from_the_package() -> No
         assert getattr(promptgraft, name) is not None
 
 
+def test_an_optimizer_of_users_is_generic_in_answers_and_result() -> None:
+    class Same(promptgraft.BasePromptOptimizer[object, str]):
+        def optimize(self, prompt: object, *, session: object = None) -> str:
+            return f"{prompt} with {session}"
+
+    context = promptgraft.OptimizationContext(promptgraft.OfflineAdapter())
+    assert Same(context).optimize("it") == "it with None"
+
+
 @pytest.mark.parametrize("package", LAZY)
 def test_names_that_are_imported_late_are_those_of_their_modules(package: str) -> None:
     module = import_(package)

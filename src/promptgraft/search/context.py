@@ -29,6 +29,7 @@ from promptgraft.search.teacher import Teacher
 from promptgraft.targets.base import Subject, Target
 from promptgraft.targets.prompts import Improvable, PromptSet
 
+AnswerT = TypeVar("AnswerT")
 ResultT = TypeVar("ResultT")
 
 
@@ -184,8 +185,8 @@ class OptimizationContext:
         return Deadline(clock=base.clock, expires_at=expires_at, cancellation=cancellation)
 
 
-class BasePromptOptimizer(ABC, Generic[ResultT]):
-    """An algorithm that improves a prompt, or a subject that brings its own adapter."""
+class BasePromptOptimizer(ABC, Generic[AnswerT, ResultT]):
+    """An algorithm that improves prompts with answers of a type, or subjects with an adapter."""
 
     def __init__(self, context: OptimizationContext) -> None:
         instance(OptimizationContext).hold("context", context)

@@ -136,7 +136,7 @@ def store_winner(begun: BegunRun, result: RunResult) -> RunResult:
         raise errors.WinnerNotStoredError(f"the winner is not stored: {why}", result) from error
 
 
-class Optimizer(BasePromptOptimizer[RunResult]):
+class Optimizer(BasePromptOptimizer[object, RunResult]):
     """Improves a prompt with the algorithm of its settings.
 
     Args:
