@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -234,4 +235,6 @@ def test_who_takes_more_never_scores_more(limit: float, amounts: tuple[float, fl
     assert less.score is not None
     assert more.score is not None
     assert 0 <= more.score <= less.score <= 1
-    assert (more.amount, more.passed) == (max(amounts), max(amounts) <= limit)
+    assert more.amount == max(amounts)
+    # Beside the limit both are right: scores are compared up to rounding.
+    assert more.passed == (max(amounts) <= limit) or math.isclose(max(amounts), limit, rel_tol=1e-8)
