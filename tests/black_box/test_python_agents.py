@@ -167,6 +167,17 @@ def test_what_the_agent_raises_scores_zero_unless_it_may_pass(
     assert said in str(raised.value)
 
 
+@pytest.mark.parametrize("kind", [ValueError, TimeoutError])
+def test_what_the_agent_raises_tells_no_secret_of_the_environment(
+    kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DESK_TOKEN", "desk 0123 4567")
+    with pytest.raises(PromptEvaluationError) as raised:
+        # Where the message is cut.
+        asked(raising(kind(f"{'x' * 160} desk 0123 4567 {'x' * 400}")))
+    assert "xx [secret] " in str(raised.value)
+
+
 @pytest.mark.parametrize("raised_again", [False, True])
 def test_a_client_that_calls_share_but_no_event_loop_ends_the_run(raised_again: bool) -> None:
     reply = asyncio.Event()

@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 import re
+from subprocess import CalledProcessError
 
 import attrs
 import pytest
@@ -21,6 +22,7 @@ from promptgraft.errors import (
     PromptgraftError,
     WinnerNotStoredError,
 )
+from promptgraft.ground.text import raised
 
 _NODE = re.compile(r"^ {4}(?P<rails>[│├└─ ]*)(?P<name>[A-Z]\w+)(?:\s+\((?P<builtin>\w+)\))?")
 
@@ -153,3 +155,14 @@ def test_an_error_of_a_user_with_a_constructor_of_its_own_pickles_and_copies() -
     for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert type(again) is QuotaError
         assert (str(again), again.most) == ("7 of 5 are used", 5)
+
+
+@pytest.mark.parametrize("before", range(195, 235, 8))
+def test_what_a_program_printed_is_cut_after_its_secrets_are_gone(
+    before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DESK_TOKEN", "0123456789" * 3)
+    printed = f"{'x' * before}{'0123456789' * 3}{'y' * 800}"
+    told = raised(CalledProcessError(2, "tool", stderr=printed.encode()))
+    assert "xxx" in told
+    assert "0123" not in told

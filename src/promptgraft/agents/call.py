@@ -261,7 +261,7 @@ def refusal_of(name: str, status: int, said: str) -> errors.PromptEvaluationErro
 
 
 def error_text(error: BaseException) -> str:
-    """Return the class of an exception and the start of its message, in one line."""
+    """Return the class of an exception and its shortened message, in one line without secrets."""
     text = clip(" ".join(message_of(error).split()), LONGEST_SHOWN, around=" ")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

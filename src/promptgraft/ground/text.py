@@ -194,23 +194,23 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an exception, with what a failed program printed."""
+    """Return the message of an exception without secrets, with what a failed program printed."""
     try:
-        message = str(error)
+        message = redact(str(error), of_environment())
     # The class is the user's: its `__str__` may raise anything, or return no text.
     except Exception as second:  # noqa: BLE001
         return f"(its message cannot be read: `__str__` raised {type(second).__name__})"
     if isinstance(error, SubprocessError):
         printed = getattr(error, "stderr", None) or getattr(error, "output", None) or ""
         text = printed.decode(errors="replace") if isinstance(printed, bytes) else str(printed)
-        message += f" It printed: {clip(text.strip(), 500)}" if text.strip() else ""
+        text = redact(text.strip(), of_environment())  # cut later: half of one would not be found
+        message += f" It printed: {clip(text, 500)}" if text else ""
     return message
 
 
 def raised(error: BaseException) -> str:
     """Return the type and the message of an exception, without secrets."""
-    message = redact(message_of(error), of_environment())
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return ": ".join(filter(None, (type(error).__name__, message_of(error))))
 
 
 def fenced(text: str) -> str:

@@ -292,7 +292,7 @@ def _imported_from(folder: Path, what: str) -> Iterator[None]:
             yield
     # A module that calls `sys.exit` must not decide the exit code of this command.
     except user_errors() as error:
-        raise ConfigError(f"{what} cannot be imported: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{what} cannot be imported: {raised(error)}") from error
 
 
 def _unwritten_at(value: object) -> int | None:
