@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
+from subprocess import CalledProcessError
 from typing import cast
+from urllib.parse import quote
 
 import pytest
 
 from black_box.asking import asked
 from optimizers.worlds import PROMPT, answer, config, propose
-from promptgraft import GepaOptimizer, OptimizationContext, ScriptedAdapter, Session
+from promptgraft import Case, GepaOptimizer, OptimizationContext, ScriptedAdapter, Session
 from promptgraft.adapters.base import evaluated
 from promptgraft.agents.writing import CallbackSource
 from promptgraft.errors import PromptgraftError
+from promptgraft.evals import metrics
+from promptgraft.evals.metrics.base import verdict_on
+from promptgraft.evals.types import Answer
 from promptgraft.ground.serde import shown
 from promptgraft.ground.text import raised
 
@@ -108,6 +114,37 @@ def test_an_exception_of_user_code_becomes_one_typed_line(
     line = str(caught.value)
     assert "raised" in line or "cancelled" in line
     assert line.isprintable()
+
+
+def of_a_metric(fail: Callable[..., object]) -> object:
+    return verdict_on(metrics.python(function=fail), Case(id="a", input="x"), Answer(text="x"))  # type: ignore[arg-type]
+
+
+SECRET = "desk-secret-0123456789"
+PLACES = [f"{'x' * cut}{SECRET}{'y' * 2000}" for cut in range(190, 240, 8)]  # where it is cut
+
+
+@pytest.mark.parametrize("boundary", [of_an_agent, of_a_callback, of_an_adapter, of_a_metric])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError(f"told {SECRET}"),
+        ValueError(f"told {quote(SECRET)}"),
+        *(CalledProcessError(2, "ask", stderr=text.encode()) for text in PLACES),
+    ],
+    ids=str,
+)
+def test_no_part_of_a_secret_is_in_what_user_code_raises(
+    boundary: Callable[[Callable[..., object]], object],
+    error: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DESK_TOKEN", SECRET)
+    monkeypatch.setenv("LEGACY_KEY", os.fsdecode(b"\xff\xfe0123456"))  # no UTF-8
+    with pytest.raises(PromptgraftError, match=r"ValueError: told|CalledProcessError: ") as caught:
+        boundary(failing(error))
+    assert "desk-secret" not in str(caught.value)
+    assert "123456" not in str(caught.value)
 
 
 def test_ctrl_c_passes_every_boundary() -> None:

@@ -18,7 +18,6 @@ HIDDEN = "[secret]"
 _SHORTEST_VALUE = 8
 """Characters of a variable's value; a shorter one may be an ordinary word."""
 
-
 # Text that looks like a key but is not a known secret: another account's key repeated by a
 # gateway, or our own in the abbreviated form in which providers quote it.
 _SHAPES = (
@@ -62,14 +61,13 @@ def all_forms(secrets: tuple[str, ...]) -> tuple[str, ...]:
 
 def _forms(secret: str) -> Iterator[str]:
     yield secret
-    for encoded in (quote(secret, safe=""), quote(secret), quote_plus(secret)):
-        yield encoded
-        yield re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), encoded)
+    data = secret.encode(errors="surrogatepass")  # a variable need not be UTF-8
+    for encoded in (quote(data, safe=""), quote(data), quote_plus(data)):
+        yield from (encoded, re.sub("%[0-9A-F]{2}", lambda hex_: hex_[0].lower(), encoded))
     escaped = json.dumps(secret)[1:-1]
     yield from (escaped, escaped.replace("/", "\\/"), json.dumps(escaped)[1:-1])
-    yield json.dumps(secret, ensure_ascii=False)[1:-1]
-    yield html.escape(secret)
-    yield from _base64_forms(secret.encode())
+    yield from (json.dumps(secret, ensure_ascii=False)[1:-1], html.escape(secret))
+    yield from _base64_forms(data)
 
 
 def _base64_forms(secret: bytes) -> Iterator[str]:
@@ -80,8 +78,6 @@ def _base64_forms(secret: bytes) -> Iterator[str]:
     for before in range(3):
         # Only the characters that depend on no neighbouring byte are the same in any text.
         encoded = b64encode(b"\0" * before + secret).decode().rstrip("=")
-        first = -(-before * 8 // 6)
-        last = (before + len(secret)) * 8 // 6
+        first, last = -(-before * 8 // 6), (before + len(secret)) * 8 // 6
         inner = encoded[first:last]
-        yield inner
-        yield inner.replace("+", "-").replace("/", "_")
+        yield from (inner, inner.replace("+", "-").replace("/", "_"))
