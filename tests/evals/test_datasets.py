@@ -467,6 +467,28 @@ def test_the_only_list_of_objects_in_an_object_is_the_cases(tmp_path: Path, endi
     assert str(caught.value).startswith(f"{cases[1].origin}: ")
 
 
+_TALK: Json = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+
+
+@pytest.mark.parametrize("ending", ["json", "yaml"])
+@pytest.mark.parametrize(
+    "single",
+    [
+        {"messages": _TALK},
+        {"input": "Where?", "context": _TALK},
+        {"expected": "here", "calls": [{"name": "find"}, {"name": "show"}]},
+        {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]},
+    ],
+)
+def test_a_single_case_is_no_list_of_cases(
+    tmp_path: Path, ending: str, single: dict[str, Json]
+) -> None:
+    path = tmp_path / f"case.{ending}"
+    path.write_text(json.dumps(single), "utf-8")  # which is YAML too
+    with pytest.raises(DataFormatError, match=r"write a single case in a list: `\[\{…\}\]`"):
+        Dataset.load(path)
+
+
 class Fetched(NamedTuple):
     id: UUID
     input: str

@@ -16,6 +16,8 @@ from promptgraft.ground.yaml_text import read_yaml
 _LENIENT = json.JSONDecoder()
 _MOST_UNKNOWN = 20
 _OF_EVAL_SETS = {"conversation", "actualConversation", "actual_conversation"}
+_OF_CASES = {"input", "expected"}
+_ROLES = {"assistant", "developer", "function", "model", "system", "tool", "user"}
 _SET_KEYS = ("eval_set_id", "name", "description", "eval_cases", "creation_timestamp", "app_name")
 
 
@@ -160,25 +162,39 @@ def _eval_set_rows(found: dict[str, Json], line: int, faults: CaseFaults) -> Ite
 
 def _only_list(members: Mapping[str, Json]) -> str:
     """Return the key of the only list of objects in an object that is nothing of an EvalSet."""
-    lists = (
-        [] if any(map(_is_cases, members)) or _OF_EVAL_SETS & members.keys() else _lists(members)
+    is_other = any(map(_is_cases, members)) or _OF_EVAL_SETS & members.keys() or _is_case(members)
+    lists = {} if is_other else _lists(members)
+    return next(iter(lists)) if len(lists) == 1 else ""
+
+
+def _is_case(members: Mapping[str, Json]) -> bool:
+    """Return whether an object is a single case, perhaps with a list of messages or of calls."""
+    named = [members[key] for key in _OF_CASES & members.keys()]
+    return any(not isinstance(value, list) for value in named) or any(
+        all(item.get("role") in _ROLES or {"from", "value"} <= item.keys() for item in items)
+        for items in _lists(members).values()
     )
-    return lists[0] if len(lists) == 1 else ""
 
 
-def _lists(members: Mapping[str, Json]) -> list[str]:
-    """Return the keys of lists of objects."""
+def _lists(members: Mapping[str, Json]) -> dict[str, list[dict[str, Json]]]:
+    """Return the lists of several objects, by key."""
     lists = {key: value for key, value in members.items() if isinstance(value, list) and value[1:]}
-    return [key for key in lists if all(isinstance(item, dict) for item in lists[key])]
+    return {
+        key: [item for item in items if isinstance(item, dict)]
+        for key, items in lists.items()
+        if all(isinstance(item, dict) for item in items)
+    }
 
 
 def _as_list(members: Mapping[str, Json]) -> str:
     """Return how the cases in an object become a list; empty if there are none in it."""
-    if lists := _lists(members):
-        return f"; write one of the lists {listed(lists)} alone"
-    if len(members) > 1 and all(isinstance(value, list | dict) for value in members.values()):
+    lists = _lists(members)
+    if lists and not _is_case(members):
+        return f"; write one of the lists {listed(list(lists))} alone"
+    is_table = all(isinstance(value, list | dict) for value in members.values())
+    if len(members) > 1 and is_table and not lists:
         return "; write a list of rows, in pandas with `to_json(FILE, orient='records')`"
-    return ""
+    return "; write a single case in a list: `[{…}]`" if _is_case(members) else ""
 
 
 def yaml_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
