@@ -167,9 +167,16 @@ def test_a_page_is_found_by_its_path_its_name_or_a_link_of_the_first_page(
     assert by_path.stdout.startswith("# Gate in CI with pytest")
     assert installed("docs", "how-to/ci.md").stdout == by_path.stdout
     assert installed("docs", "ci").stdout == by_path.stdout
+    of_gepa = installed("docs", "docs/gepa.md").stdout
+    assert installed("docs", "gepa").stdout == of_gepa != installed("docs", "specs/gepa.md").stdout
     assert installed("docs", "../specs/README.md").stdout.startswith("# ")
     known = json.loads(installed("docs", "--json").stdout)["pages"]
     assert {"README.md", "specs/cli.md", "examples/triage/README.md"} < set(known)
+    several = installed("docs", "cli")
+    assert (several.returncode, several.stdout) == (2, "")
+    assert "several pages are called `cli`: `docs/reference/cli.md`, `specs/cli.md`" in (
+        several.stderr
+    )
     wrong = installed("docs", "specs/metric.md")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "there is no page `specs/metric.md` (did you mean `specs/metrics.md`?)" in wrong.stderr

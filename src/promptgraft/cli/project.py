@@ -23,7 +23,14 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.files import write_new
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.nodes import count_faults
-from promptgraft.ground.text import counted, dollars, model_in_words, number_or_unknown, shell_word
+from promptgraft.ground.text import (
+    counted,
+    dollars,
+    listed,
+    model_in_words,
+    number_or_unknown,
+    shell_word,
+)
 from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE, project_path
 
 if TYPE_CHECKING:
@@ -372,16 +379,23 @@ def docs_command(page: str, *, as_json: bool) -> None:
     pages = {file.relative_to(top).as_posix(): file for file in sorted(files)}
     places = [normpath(place) for place in (page, f"docs/{page}")]
     pages_found = [
-        file for place in places for file in (place, f"{place}/README.md") if file in pages
+        file
+        for place in places
+        for file in (place, f"{place}.md", f"{place}/README.md")
+        if file in pages
     ]
-    # `promptgraft docs costs`: the name of a page is enough where only one page has it.
-    named = [file for file in pages if file.endswith((f"/{places[0]}", f"/{places[0]}.md"))]
-    if not pages_found and len(named) == 1:
-        pages_found = named
     below = [file for file in pages if file.startswith(f"{places[0]}/")]
     if not pages_found and not below:
-        near = did_you_mean(page, list(pages))
-        raise ConfigError(f"there is no page `{page}`{near}; `promptgraft docs` lists the pages")
+        # `promptgraft docs costs`: the name of a page is enough where only one page has it.
+        pages_found = [
+            file for file in pages if file.endswith((f"/{places[0]}", f"/{places[0]}.md"))
+        ]
+        if len(pages_found) > 1:
+            raise ConfigError(f"several pages are called `{page}`: {listed(pages_found)}")
+        if not pages_found:
+            near = did_you_mean(page, list(pages))
+            there = f"there is no page `{page}`{near}"
+            raise ConfigError(f"{there}; `promptgraft docs` lists the pages")
     text = pages[pages_found[0]].read_text("utf-8") if pages_found else "\n".join(below)
     if as_json:
         print_json({"folder": str(top), "page": text, "pages": list(pages)})
