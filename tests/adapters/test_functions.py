@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import partial
+from string import Template
+from typing import Any, Literal
 
 import pytest
 
@@ -62,6 +64,51 @@ def test_what_a_function_cannot_do_is_said_before_a_call() -> None:
         FunctionAdapter(late).check_prompt(Prompt(TEMPLATE).bind(Question("?")).render())
     with pytest.raises(AdapterError, match="expected a text, found None"):
         ask(FunctionAdapter(lambda _: None))
+
+
+def of_a_library(model: str) -> Ask:
+    """Return a method of an object that is not the user's, as of a client with a model."""
+    client: Any = Template("red")
+    client.model = model
+    method: Ask = client.substitute
+    return method
+
+
+class Client:
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+    def ask(self, text: str) -> str:
+        return self.model
+
+
+def ask_model(model: str, text: str) -> str:
+    return model
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (partial(ask_model, "small"), partial(ask_model, "large")),
+        (Client("small").ask, Client("large").ask),
+        (of_a_library("small"), of_a_library("large")),
+        (
+            lambda _: "red",
+            lambda _: "blue",
+        ),
+    ],
+)
+def test_functions_that_ask_other_models_have_other_identities(first: Ask, second: Ask) -> None:
+    identity = FunctionAdapter(first).identity
+    assert identity.startswith("function ")
+    assert identity == FunctionAdapter(first).identity != FunctionAdapter(second).identity
+    assert FunctionAdapter(second, identity=identity).identity == identity
+
+
+def test_a_limit_of_cost_is_refused_for_a_function() -> None:
+    cases = [(f"thing {number}", "red") for number in range(20)]
+    with pytest.raises(ConfigError, match=r"max_cost: no price is known for `function .*late"):
+        pg.optimize("Name: $input", cases, "exact", model=late, limits=pg.Limits(max_cost=1))
 
 
 def test_a_service_that_is_down_is_no_fault_of_the_function() -> None:

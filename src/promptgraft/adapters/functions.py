@@ -15,7 +15,7 @@ from promptgraft.errors import (
     lasting_of,
     user_errors,
 )
-from promptgraft.ground.functions import call_fault, function_name, raised_at
+from promptgraft.ground.functions import call_fault, function_identity, raised_at
 from promptgraft.ground.serde import shown
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.sdk_replies import answer_in
@@ -36,17 +36,20 @@ class FunctionAdapter:
     Args:
         function: takes the text that the model is sent and returns its reply; may be ``async``.
             It is called from several threads at once.
-        identity: its name in the run's fingerprint; by default file and name of the function.
+        identity: its name in the run's fingerprint; by default file and name of the function, the
+            name of the model that it is or belongs to has, and a digest of your code.
 
     Raises:
         ConfigError: the function cannot be called with a text.
     """
 
+    missing_cost = "leave max_cost out, or give an adapter that knows the cost of its calls"
+
     def __init__(self, function: Ask, *, identity: str = "") -> None:
         if fault := call_fault(function, "text"):
             raise ConfigError(f"model: {fault}")
         self.function = function
-        self.identity = identity or f"function {function_name(function)}"
+        self.identity = identity or _identity(function)
 
     def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
         """Refuse a prompt with tools, which a text cannot offer."""
@@ -78,3 +81,10 @@ class FunctionAdapter:
         if not isinstance(text, str):
             raise AdapterError(f"{self.identity}: expected a text, found {shown(text)}")
         return answered(rendered, text, session=session)
+
+
+def _identity(function: Ask) -> str:
+    name = f"function {function_identity(function)}"
+    # Of a client of a library, only its class and method are known otherwise.
+    model: object = getattr(getattr(function, "__self__", function), "model", None)
+    return f"{name} {model}" if isinstance(model, str) else name
