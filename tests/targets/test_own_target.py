@@ -391,3 +391,12 @@ def test_a_job_of_a_target_has_a_name_and_no_prompt() -> None:
     with pytest.raises(ConfigError, match="expected a job for one prompt"):
         _ = job.prompt
     assert job.dry().run().persisted is False
+
+
+def test_a_dry_run_leaves_what_a_target_calls_its_user() -> None:
+    target = Forecast(TEXTS, {})
+    target.user = "alice"  # type: ignore[attr-defined]
+    job = OptimizationJob(target, context(), settings(feedback_fn=None))
+    assert (
+        job.dry().plan() == OptimizationJob(Forecast(TEXTS, {}), context(), settings()).dry().plan()
+    )

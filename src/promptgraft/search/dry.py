@@ -21,7 +21,8 @@ T = TypeVar("T")
 
 def _talking_to(user: ProviderAdapter, agent: T) -> T:
     """Return an agent with ``user`` in place of the model that plays its users, if one does."""
-    if getattr(agent, "user", None) is None:
+    # Targets of users may call anything so.
+    if not hasattr(getattr(agent, "user", None), "evaluate") or not attrs.has(type(agent)):
         return agent
     changed: T = attrs.evolve(agent, user=user)  # type: ignore[misc]
     return changed
