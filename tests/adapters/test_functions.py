@@ -10,6 +10,7 @@ import pytest
 
 import promptgraft as pg
 from agent_world import TEMPLATE, Question
+from image_files import picture
 from promptgraft.adapters import FunctionAdapter
 from promptgraft.adapters.base import Ask, ProviderAdapter
 from promptgraft.errors import AdapterError, ConfigError, TransientProviderError
@@ -64,6 +65,18 @@ def test_what_a_function_cannot_do_is_said_before_a_call() -> None:
         FunctionAdapter(late).check_prompt(Prompt(TEMPLATE).bind(Question("?")).render())
     with pytest.raises(AdapterError, match="expected a text, found None"):
         ask(FunctionAdapter(lambda _: None))
+
+
+def test_a_function_is_asked_nothing_that_a_text_cannot_hold() -> None:
+    texts: list[str] = []
+    adapter = FunctionAdapter(texts.append)
+    blind = Prompt(COLOURS).bind({"thing": picture("engine.png")})
+    with pytest.raises(ConfigError, match=r"takes only a text, .* has the image `engine.png`"):
+        adapter.check_prompt(blind.render())
+    for prompt in (blind, Prompt(TEMPLATE).bind(Question("?"))):
+        with pytest.raises(ConfigError, match="takes only a text"):
+            adapter.evaluate(prompt, session=Session())
+    assert texts == []
 
 
 def of_a_library(model: str) -> Ask:

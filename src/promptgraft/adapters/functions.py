@@ -15,6 +15,7 @@ from promptgraft.errors import (
     lasting_of,
     user_errors,
 )
+from promptgraft.ground.content import files_in
 from promptgraft.ground.functions import call_fault, function_identity, raised_at
 from promptgraft.ground.serde import shown
 from promptgraft.prompt.rendered import RenderedPrompt
@@ -52,12 +53,13 @@ class FunctionAdapter:
         self.identity = identity or _identity(function)
 
     def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
-        """Refuse a prompt with tools, which a text cannot offer."""
-        if rendered.tools:
+        """Refuse a prompt with tools, images or files, which a text cannot hold."""
+        tools = (f"the tool `{tool.name}`" for tool in rendered.tools)
+        files = (f"the {file.kind} `{file.name}`" for file in files_in(rendered.content))
+        for what in (*tools, *files):
             raise ConfigError(
                 f"{self.identity} takes only a text, and the prompt `{rendered.ns}/{rendered.key}` "
-                f"has the tool `{rendered.tools[0].name}`; name a model such as `openai/MODEL`, or "
-                "give an adapter"
+                f"has {what}; name a model such as `openai/MODEL`, or give an adapter"
             )
 
     def evaluate(
@@ -66,6 +68,7 @@ class FunctionAdapter:
         if deadline is not None:
             deadline.check()
         rendered = prompt.render(session)
+        self.check_prompt(rendered)
         sent = content_of(rendered, say_format=True)
         whole = "\n\n".join(filter(None, (sent.system, sent.user)))
         try:
