@@ -62,9 +62,15 @@ def test_chunks_are_put_together_to_an_answer(end: str) -> None:
     assert turn.usage == Usage(input_tokens=10, output_tokens=3)
 
 
-def test_a_stream_of_nothing_but_thoughts_has_no_answer() -> None:
-    content = stream(chunk(reasoning_content="H"), chunk(reasoning_content="m"), chunk("stop"))
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_a_stream_of_nothing_but_thoughts_has_no_answer(name: str) -> None:
+    content = stream(chunk(**{name: "H"}), chunk(**{name: "m"}), chunk("stop"))
     assert turn_of(content).text == "<think>Hm</think>"
+
+
+def test_thoughts_of_another_form_are_no_fault_of_a_stream() -> None:
+    content = stream(chunk(reasoning={"steps": 1}, content="a"), chunk("stop"))
+    assert turn_of(content).text == "a"
 
 
 def test_calls_of_tools_are_put_together() -> None:

@@ -30,7 +30,8 @@ class _CallPart(msgspec.Struct):
 class _MessagePart(msgspec.Struct):
     content: str | list[Any] | None = None
     refusal: str | None = None
-    reasoning_content: str | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
     tool_calls: list[_CallPart] | None = None
 
 
@@ -97,7 +98,8 @@ def _put_together(chunks: list[_AnswerPart]) -> JsonObject:
             # A text, or parts of which some are thoughts.
             content += delta.content if isinstance(delta.content, list) else [delta.content or ""]
             refusal += delta.refusal or ""
-            thoughts += delta.reasoning_content or ""
+            thought = delta.reasoning_content or delta.reasoning
+            thoughts += thought if isinstance(thought, str) else ""
             for call in delta.tool_calls or ():
                 _add(calls, call)
     message: JsonObject = {
