@@ -190,7 +190,19 @@ class _Note(str):
     """A text with a type of its own."""
 
 
-@pytest.mark.parametrize("kind", [str, NewType("Zip", str), Annotated[_Note, "of a case"]])
+_Zip = NewType("_Zip", str)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        str,
+        _Zip,
+        NewType("_Home", _Zip),
+        NewType("_Work", Annotated[str, "at work"]),
+        Annotated[_Note, "of a case"],
+    ],
+)
 def test_types_made_of_texts_take_a_bare_text(kind: object) -> None:
     assert takes_bare_text(kind)
 

@@ -422,5 +422,6 @@ def bare_value(kind: Any, text: str) -> str | None:
 
 def _is_text(kind: Any) -> bool:
     bare = without_annotation(kind)
-    bare = getattr(bare, "__supertype__", bare)  # what a NewType is made of
+    while made_of := getattr(bare, "__supertype__", None):  # of a NewType, perhaps of another one
+        bare = without_annotation(made_of)
     return bool(options_of(bare)) or (isinstance(bare, type) and issubclass(bare, (str, date)))
