@@ -5,13 +5,16 @@ For each Python that promptgraft supports and this machine has. Those that it la
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import tomllib
 from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -30,6 +33,27 @@ COMMANDS = (
     ("resume", "latest"),
 )
 """In the folder of a project, in this order."""
+
+SERVED = {
+    "openai": (
+        "/v1/chat/completions",
+        {
+            "choices": [
+                {"finish_reason": "stop", "message": {"role": "assistant", "content": "roads"}}
+            ]
+        },
+    ),
+    "anthropic": (
+        "/v1/messages",
+        {
+            "type": "message",
+            "role": "assistant",
+            "stop_reason": "end_turn",
+            "content": [{"type": "text", "text": "roads"}],
+        },
+    ),
+}
+"""Path and reply of a model that always gives the same answer, by the SDK that asks it."""
 
 _PASSED = (0, 1)
 """A search may find nothing better, and an evaluation may stay below what was required."""
@@ -67,15 +91,48 @@ def find_interpreter(uv: str, version: str) -> str:
     return ended.stdout.strip() if ended.returncode == 0 else ""
 
 
+class Models(BaseHTTPRequestHandler):
+    """Both models of ``SERVED``."""
+
+    def do_POST(self) -> None:
+        """Reply as the model of the path does."""
+        self.rfile.read(int(self.headers["content-length"]))
+        body = json.dumps(dict(SERVED.values())[self.path]).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+def ask_models(promptgraft: Path, project: Path) -> None:
+    """Evaluate a project with a model behind each SDK."""
+    file = project / "promptgraft.yaml"
+    offline = file.read_text("utf-8")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Models) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for sdk in SERVED:
+            base = f"http://127.0.0.1:{server.server_port}" + ("/v1" if sdk == "openai" else "")
+            model = f"{{provider: {sdk}, model: own, base_url: '{base}', api_key: none}}"
+            file.write_text(offline.replace("{provider: offline}", model, 1), "utf-8")
+            run(promptgraft, "eval", "--min-pass-rate", "0.1", cwd=project)
+        server.shutdown()
+
+
 def try_lowest(uv: str, interpreter: str, folder: Path) -> None:
     """Install the lowest versions for one Python, and run the commands."""
     environment = folder / "environment"
     run(uv, "venv", "--quiet", "--python", interpreter, environment)
     python, lowest = environment / "bin/python", ("--resolution", "lowest-direct")
-    run(uv, "pip", "install", "--quiet", "--system-certs", "--python", python, *lowest, ROOT)
+    source = f"{ROOT}[{','.join(SERVED)}]"
+    run(uv, "pip", "install", "--quiet", "--system-certs", "--python", python, *lowest, source)
     project = shutil.copytree(PROJECT, folder / "project")
     for command in COMMANDS:
         run(environment / "bin/promptgraft", *command, allowed=_PASSED, cwd=project)
+    ask_models(environment / "bin/promptgraft", project)
 
 
 def main() -> None:
@@ -88,7 +145,8 @@ def main() -> None:
             continue
         with tempfile.TemporaryDirectory(prefix="promptgraft-lowest-") as folder:
             try_lowest(uv, interpreter, Path(folder))
-        print(f"Python {version}: {len(COMMANDS)} commands with the lowest versions", flush=True)
+        count = len(COMMANDS) + len(SERVED)
+        print(f"Python {version}: {count} commands with the lowest versions", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Sending requests through the clients of the official SDKs, which have the same interface.
 
-The HTTP client below them talks to one host, reads bounded bodies and keeps no state. Imports
-httpx2, so this module is imported only for the first call.
+The HTTP client below them talks to one host, reads bounded bodies and keeps no state. It is of
+httpx2, or of httpx, which has the same interface, below version 3 of OpenAI's SDK and version 2 of
+Anthropic's: other libraries of users may still need those.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import cache, partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Protocol
-
-import httpx2
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol, cast
 
 from promptgraft.adapters.calling.access import Access
 from promptgraft.adapters.calling.turns import Files, NothingReceivedError, Received
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime import event_loop
+
+if TYPE_CHECKING:
+    import httpx2
 
 LONGEST_BODY = 16 * 2**20
 """Largest response in bytes, as sent and as unpacked; the longest answers have about 1 MB."""
@@ -42,34 +45,46 @@ def confined(
     A body of more than ``longest`` bytes, or in an encoding that was not requested, raises
     ``NothingReceivedError``.
     """
+    http = _http_of(client)
     return client(
-        verify=_authorities(),
+        verify=_authorities(http),
         follow_redirects=False,
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         # httpx would also offer br and zstd, depending on what is installed.
         headers={"accept-encoding": "gzip, deflate"},
-        event_hooks={"response": [partial(_bound, longest)]},
+        event_hooks={"response": [partial(_bound, _body_of(http), longest)]},
     )
 
 
+def _http_of(client: type[httpx2.AsyncClient]) -> ModuleType:
+    """Return the HTTP library that the client of an SDK belongs to."""
+    roots = (kind.__module__.partition(".")[0] for kind in client.__mro__)
+    return importlib.import_module(next(root for root in roots if root in {"httpx", "httpx2"}))
+
+
 @cache  # loading the certificates takes longer than the rest of creating a client
-def _authorities() -> ssl.SSLContext:
-    return httpx2.create_ssl_context()
+def _authorities(http: ModuleType) -> ssl.SSLContext:
+    context: ssl.SSLContext = http.create_ssl_context()
+    return context
 
 
-async def _bound(longest: int, response: httpx2.Response) -> None:
+async def _bound(body: type[_Body], longest: int, response: httpx2.Response) -> None:
     """Bound the body of ``response``, and have it read as UTF-8, which JSON always is."""
     # Without these headers httpx neither unpacks the body itself nor trusts the declared charset.
     coding = response.headers.pop("content-encoding", "").strip().lower()
     kind = response.headers.get("content-type", "").partition(";")[0]
     if kind:
         response.headers["content-type"] = kind
-    response.stream = _Body(response.stream, coding, longest)
+    response.stream = cast("httpx2.AsyncByteStream", body(response.stream, coding, longest))
 
 
-class _Body(httpx2.AsyncByteStream):
+class _Body:
+    """A body that is unpacked here, of at most so many bytes."""
+
+    stream_of: type[httpx2.AsyncByteStream]
+
     def __init__(self, packed: object, coding: str, longest: int) -> None:
-        if not isinstance(packed, httpx2.AsyncByteStream):
+        if not isinstance(packed, self.stream_of):
             raise NothingReceivedError("the response has no body that can be read")
         self._packed = packed
         self._coding = coding
@@ -84,6 +99,13 @@ class _Body(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._packed.aclose()
+
+
+@cache
+def _body_of(http: ModuleType) -> type[_Body]:
+    """Return the kind of body that an HTTP library reads."""
+    stream = http.AsyncByteStream
+    return cast("type[_Body]", type("Body", (_Body, stream), {"stream_of": stream}))
 
 
 def _unpacked(body: bytes, coding: str, longest: int) -> bytes:
@@ -145,6 +167,7 @@ class SdkEndpoint:
         self.blanked: tuple[str, ...] = access.blanked
         self._path = access.api.path
         self._sdk = importlib.import_module(access.api.packages[0])
+        self._http = _http_of(self._sdk.DefaultAsyncHttpxClient)
         self._client: _Client = getattr(self._sdk, access.api.client)(
             **access.client_options,
             default_headers=access.sent_headers,
@@ -175,12 +198,12 @@ class SdkEndpoint:
         try:
             # httpx limits each read but not their sum: dripping bytes would hold the call.
             async with asyncio.timeout(seconds):
-                timeout = httpx2.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
+                timeout = self._http.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
                 response = await self._response(
                     method, path, body=body, files=files, options={"timeout": timeout}
                 )
         except (TimeoutError, self._sdk.APITimeoutError) as error:
-            if _is_unreachable(error.__cause__):
+            if self._is_unreachable(error.__cause__):
                 waited = min(seconds, CONNECT_SECONDS)
                 raise NothingReceivedError(
                     f"no connection within {waited:g} s", unreachable=True
@@ -195,7 +218,7 @@ class SdkEndpoint:
                 raise cause from None
             message = ": ".join(filter(None, (type(cause).__name__, str(cause))))
             raise NothingReceivedError(
-                f"the connection failed: {message}", unreachable=_is_unreachable(cause)
+                f"the connection failed: {message}", unreachable=self._is_unreachable(cause)
             ) from None
         return Received(
             status=response.status_code, headers=dict(response.headers), content=response.text
@@ -211,7 +234,7 @@ class SdkEndpoint:
         options: Mapping[str, object],
     ) -> httpx2.Response:
         """Send a request once and return the response, whatever its status."""
-        kind = httpx2.Response
+        kind: type[httpx2.Response] = self._http.Response
         try:
             if method == "GET":
                 return await self._client.get(path, cast_to=kind, options=options)
@@ -225,9 +248,8 @@ class SdkEndpoint:
             response: httpx2.Response = error.response
             return response
 
-
-def _is_unreachable(cause: BaseException | None) -> bool:
-    return isinstance(cause, (httpx2.ConnectError, httpx2.ConnectTimeout))
+    def _is_unreachable(self, cause: BaseException | None) -> bool:
+        return isinstance(cause, (self._http.ConnectError, self._http.ConnectTimeout))
 
 
 def _close(loop: asyncio.AbstractEventLoop, close: Callable[[], Awaitable[None]]) -> None:
