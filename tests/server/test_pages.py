@@ -113,6 +113,11 @@ def test_the_form_of_a_new_job_takes_a_target_and_a_model(
         assert browser.post("/new", data=form).status_code == 303
         [job] = manager.list()
         assert (job.changes.target_score, job.changes.model) == (0.75, "task")
+        assert browser.post("/new", data=form | {"target_score": ".5"}).status_code == 303
+        assert manager.list()[0].changes.target_score == 0.5
+        # Whatever the limits of the project are, an empty field leaves them.
+        limits = browser.get("/new").text.partition("<fieldset>")[2].partition("</fieldset>")[0]
+        assert set(re.findall(r'placeholder="([^"]*)"', limits)) == {"as in the project"}
         for name, value, fault in (
             ("target_score", "2", "Target score: expected a number from 0 to 1"),
             ("target_score", "high", "Target score: expected a number from 0 to 1"),
@@ -481,10 +486,13 @@ def test_jobs_that_are_chosen_in_the_list_are_changed_together(
 def test_ended_jobs_are_deleted_after_a_confirmation(client: Client, manager: JobManager) -> None:
     jobs = [manager.create("support", "triage", {"note": f"{n}"}) for n in range(3)]
     with closing(client.browser()) as browser:
-        assert "Delete them</button>" not in browser.get("/").text
+        page_of_queued = browser.get("/").text
+        assert "Delete them</button>" not in page_of_queued
+        assert "Delete old jobs" not in page_of_queued
         for job in jobs[:2]:
             manager.cancel(job.id)
         assert "Delete them</button>" in browser.get("/").text
+        assert "Delete old jobs" in browser.get("/").text
         nothing_chosen = browser.post("/", data={"what": "delete"})
         assert nothing_chosen.status_code == 422
         assert "no job is chosen; tick jobs in the list" in nothing_chosen.text

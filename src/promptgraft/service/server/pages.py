@@ -105,7 +105,7 @@ _COLUMNS: Mapping[str, str] = {
 """The columns of the list that can be chosen, by their names in its URL."""
 _SHOWN_COLUMNS = frozenset(_COLUMNS) - {"calls", "worker"}
 _ENDED = [state for state in JobState if state in ENDED]
-_DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?")
+_DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}")
 _SECONDS_A_DAY = 86_400
 _MOST_DAYS = 36_500
 _NUMBERS = frozenset({"budget", "max_tokens", "max_iterations", "patience", "seed", "priority"})
