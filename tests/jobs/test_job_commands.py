@@ -340,6 +340,8 @@ def test_mistakes_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         ("submit x", "promptgraft.yaml has no prompt `x`"),
         ("submit triage --set budgt=5", "budgt: unknown key (did you mean `budget`?)"),
         ("submit triage --set budget", "--set: expected NAME=VALUE, found 'budget'"),
+        ("submit triage --seed 0 --set seed=1", "--set: seed is given twice; leave one out"),
+        ("submit triage --set note=a --set note=b", "--set: note is given twice; leave one out"),
         ("submit triage --budget 2", "rollout_budget"),
         ("submit triage --project a=x.yaml", "x.yaml"),
         ("list --state asleep", "state: expected one of queued, running"),

@@ -148,6 +148,8 @@ def _changes_of(given: Mapping[str, object]) -> dict[str, object]:
         name, sign, text = str(setting).partition("=")
         if not sign:
             raise ConfigError(f"--set: expected NAME=VALUE, found {setting!r}")
+        if values.get(name, False) is not False:
+            raise ConfigError(f"--set: {name} is given twice; leave one out")
         try:
             values[name] = json.loads(text)
         except ValueError:
