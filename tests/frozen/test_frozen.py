@@ -16,7 +16,7 @@ from frozen.earlier_runs import JOURNALS, SETTINGS, run_of
 from frozen.equality import recorded, worlds
 from frozen.freeze import DATA, differences, frozen, made
 from optimizers.worlds import NOTES, RULES
-from promptgraft.algorithms.gepa import GepaConfig, History, Strategy
+from promptgraft.algorithms.gepa import GepaConfig, History, Strategy, ToolExampleTarget
 from promptgraft.errors import JournalMismatchError
 from promptgraft.journal import FileJournal
 
@@ -282,6 +282,28 @@ def test_a_run_of_a_former_question_on_the_whole_prompt_is_refused(version: int)
     versions = {**fingerprint["addition_versions"], "whole_prompt": version}
     with pytest.raises(JournalMismatchError, match=f"version {version} of `whole_prompt`"):
         GepaConfig(**SETTINGS).translated({**fingerprint, "addition_versions": versions})
+
+
+@pytest.mark.parametrize(
+    "examples",
+    [
+        {"enable_example_generation": True},
+        {"target_task_examples": [("examples", "first")]},
+        {"target_tool_examples": [ToolExampleTarget(tool_name="look_up", example_index=0)]},
+    ],
+    ids=lambda examples: next(iter(examples)),
+)
+def test_only_a_run_that_changed_examples_decided_otherwise(examples: dict[str, Any]) -> None:
+    header, *_ = (JOURNALS / "two-parts.jsonl").read_text("utf-8").splitlines()
+    fingerprint = json.loads(header)["fingerprint"]
+    today = GepaConfig(**SETTINGS)
+    recorded = {**fingerprint, "addition_versions": today.decisive["addition_versions"]}
+    assert today.translated(recorded)
+    changing = GepaConfig(**{**SETTINGS, **examples})
+    with pytest.raises(JournalMismatchError, match="version 5 of `whole_prompt`"):
+        changing.translated(recorded)
+    anew = {**recorded, "addition_versions": changing.decisive["addition_versions"]}
+    assert changing.translated(anew)
 
 
 @pytest.mark.parametrize(

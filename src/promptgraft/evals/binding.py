@@ -14,11 +14,7 @@ import attrs
 from promptgraft import errors
 from promptgraft.evals.field_kinds import MESSAGES, in_usual_form
 from promptgraft.evals.rows import SETS, CaseFaults, in_one_line
-from promptgraft.evals.types import (
-    Case,
-    Conversation,
-    Speaker,
-)
+from promptgraft.evals.types import Case, Conversation, Speaker
 from promptgraft.ground.content import Content, File, Input, in_words, is_content
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.functions import call_fault

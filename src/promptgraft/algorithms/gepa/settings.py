@@ -320,7 +320,7 @@ class GepaSettings(RunConfig):
         of_strategy = attrs.asdict(self.strategy, recurse=False)
         del of_strategy["preset"]  # only says what the others are
         additions: list[Json] = [[use.name, dict(use.settings)] for use in self.used_additions]
-        versions = {use.name: use.version for use in self.used_additions if use.version > 1}
+        versions = {name: above for name, above in self._versions.items() if above > 1}
         return {
             "minibatch_size": self.minibatch_size,
             "enable_merge": self.enable_merge,
@@ -349,8 +349,14 @@ class GepaSettings(RunConfig):
         # Imported here, because only a recorded run has a past.
         from promptgraft.algorithms.gepa import earlier
 
-        versions = {use.name: use.version for use in self.used_additions}
-        return earlier.translated(recorded, versions, self.questions)
+        return earlier.translated(recorded, self._versions, self.questions)
+
+    @property
+    def _versions(self) -> Mapping[str, int]:
+        examples = bool(self.target_tool_examples or self.target_task_examples)
+        examples |= self.enable_example_generation
+        uses = self.used_additions
+        return {use.name: examples * use.example_version or use.version for use in uses}
 
     def pool(self) -> Pool:
         kind, ranks = self.objectives.frontier_type, self.validation.ranks

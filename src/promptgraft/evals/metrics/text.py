@@ -9,12 +9,7 @@ from typing import ClassVar
 import attrs
 
 from promptgraft.evals.metrics.base import Needed, ReferenceMetric, each_of
-from promptgraft.evals.metrics.reading import (
-    Folding,
-    difference,
-    parse_path,
-    quoted,
-)
+from promptgraft.evals.metrics.reading import Folding, difference, parse_path, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import TEXT

@@ -59,12 +59,14 @@ class Addition:
         name: its name in settings, and of its notes.
         version: raised when it decides otherwise with the same settings and answers; the run of
             another version is not continued.
+        example_version: its version in runs in which examples may change; 0 for the same one.
         asks_several: whether an attempt may ask questions about several modules.
         tools: what it works with, from :meth:`start` on.
     """
 
     name: ClassVar[str]
     version: ClassVar[int] = 1
+    example_version: ClassVar[int] = 0
     asks_several: ClassVar[bool] = False
     tools: Tools
 

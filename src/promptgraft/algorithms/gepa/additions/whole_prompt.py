@@ -63,6 +63,7 @@ class WholePrompt(Addition):
 
     name: ClassVar[str] = "whole_prompt"
     version: ClassVar[int] = 5
+    example_version: ClassVar[int] = 6
 
     share: float = attrs.field(default=0.9, validator=SHARE)
     _draws: Draws = attrs.field(init=False, repr=False, eq=False)
