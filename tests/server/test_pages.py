@@ -93,6 +93,9 @@ def test_from_a_new_job_to_its_candidates(watched: Watched, manager: JobManager)
     expect(page.get_by_text("Mean on the validation set against test calls")).to_be_visible()
     expect(page.get_by_text(HOSTILE[:20])).to_be_visible()
     assert no_sideways_scrolling(page)
+    metrics = page.locator("#metrics .scroll")
+    expect(metrics.get_by_role("columnheader", name="Gain")).to_be_visible()
+    assert metrics.evaluate("box => box.scrollWidth <= box.clientWidth")
     page.get_by_role("link", name="Candidates").click()
     page.get_by_role("link", name="#1", exact=True).first.click()
     expect(page).to_have_url(re.compile("/candidates#c1$"))
@@ -484,7 +487,7 @@ def test_jobs_that_are_chosen_in_the_list_are_changed_together(
 
 
 def test_ended_jobs_are_deleted_after_a_confirmation(client: Client, manager: JobManager) -> None:
-    jobs = [manager.create("support", "triage", {"note": f"{n}"}) for n in range(3)]
+    jobs = [manager.create("support", "triage", {"note": f"why {n}"}) for n in range(3)]
     with closing(client.browser()) as browser:
         page_of_queued = browser.get("/").text
         assert "Delete them</button>" not in page_of_queued
@@ -501,6 +504,7 @@ def test_ended_jobs_are_deleted_after_a_confirmation(client: Client, manager: Jo
         assert (refused.status_code, refused.text.count("is queued")) == (409, 1)
         form["job"] = [job.id for job in jobs[:2]]
         page = browser.post("/", data=form)
+        assert re.findall(r">(why \d)<", page.text) == ["why 0", "why 1"]
         assert (page.status_code, "Delete 2 jobs?" in page.text) == (200, True)
         assert len(manager.list()) == 3
         fields = re.findall(r'type="hidden" name="(\w+)" value="(\w+)"', page.text)
