@@ -166,6 +166,19 @@ def test_function(promptgraft_evaluate, promptgraft_project):
 """
 
 
+SHOWN = """
+import pytest
+
+@pytest.mark.promptgraft(check=False)
+def test_word(promptgraft_verdict):
+    assert promptgraft_verdict
+
+@pytest.mark.promptgraft(split="test")
+def test_gate(promptgraft_report):
+    promptgraft_report.check(fail_under=0.6)
+"""
+
+
 def test_every_case_is_answered_once_however_many_tests_ask(pytester: pytest.Pytester) -> None:
     folder = words(pytester, GATE)
     subject = subject_of(load_project(folder / "promptgraft.yaml"), Choice())
@@ -186,6 +199,23 @@ def test_every_case_is_answered_once_however_many_tests_ask(pytester: pytest.Pyt
             "bread: exact 0: expected *",
             "*assert 0.8 > 0.9",
             "*where 0.8 = <docs/words, *, failing 'bread'>.pass_rate",
+        ]
+    )
+
+
+def test_a_reason_of_several_lines_is_one_line_of_a_report(pytester: pytest.Pytester) -> None:
+    rules = "def rules(case, answer):\n    return 0, '2 faults\\n\\n  no verb\\nno number'\n"
+    folder = words(pytester, GATE)
+    (folder / "scoring.py").write_text(rules)
+    file = folder / "promptgraft.yaml"
+    python = 'metrics: [{name: rules, kind: python, function: "scoring.py:rules"}]'
+    file.write_text(file.read_text().replace("metrics: [{name: exact}]", python))
+    (folder / "tests" / "test_words.py").write_text(SHOWN)
+    result = run(pytester)
+    result.stdout.fnmatch_lines(
+        [
+            "*assert <case 'bread' fails, score 0: rules 0: 2 faults; no verb; no number>",
+            "bread: rules 0: 2 faults; no verb; no number",
         ]
     )
 

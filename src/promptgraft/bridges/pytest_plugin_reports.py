@@ -16,6 +16,7 @@ from promptgraft.errors import ConfigError, PermanentProviderError, PromptgraftE
 from promptgraft.evals import gate
 from promptgraft.evals.aggregate import CaseStatus
 from promptgraft.evals.gate.baseline import check_comparable
+from promptgraft.evals.gate.report import in_a_row
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.serde import did_you_mean, digest
 from promptgraft.ground.text import visible, visible_line
@@ -63,7 +64,7 @@ class CaseVerdict:
     def __repr__(self) -> str:
         if self.passed:
             return f"<case {self.case.id!r} passes, score {self.score:.4g}>"
-        return f"<case {self.case.id!r} fails, score {self.score:.4g}: {self.reason}>"
+        return f"<case {self.case.id!r} fails, score {self.score:.4g}: {in_a_row(self.reason)}>"
 
     def failure_message(self, folder: Path) -> str:
         """Return the message of a failing test; paths are relative to ``folder``."""
@@ -164,7 +165,7 @@ class ReportOfTests:
     def _failure_lines(self) -> list[str]:
         failing = self.failing
         lines = [
-            visible_line(f"{case.id}: {case.reason}")[:_REASON_CHARS]
+            visible_line(f"{case.id}: {in_a_row(case.reason)}")[:_REASON_CHARS]
             for case in failing[:_SHOWN_CASES]
         ]
         more = len(failing) - _SHOWN_CASES

@@ -24,6 +24,7 @@ from promptgraft.evals import gate
 from promptgraft.evals.aggregate import CaseStatus
 from promptgraft.evals.attempt import CaseAttempt
 from promptgraft.evals.gate.baseline import check_comparable
+from promptgraft.evals.gate.report import in_a_row
 from promptgraft.evals.metrics.base import judges_of
 from promptgraft.evals.types import Case
 from promptgraft.ground.files import write_atomically
@@ -481,8 +482,7 @@ def _also(others: list[gate.CaseResult]) -> str:
 
 
 def _reason(case: gate.CaseResult) -> str:
-    lines = (" ".join(line.split()) for line in case.reason.splitlines())
-    reason = "; ".join(line for line in lines if line)
+    reason = in_a_row(case.reason)
     if len(case.outcomes) == 1:
         return f"unscored: {reason}" if case.passed is None else reason
     missing = f", {case.unscored} unscored" if case.unscored else ""

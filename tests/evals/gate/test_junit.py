@@ -60,6 +60,14 @@ def test_a_failure_has_the_reason_and_an_unscored_case_is_an_error() -> None:
     assert failures["b"] is None
 
 
+def test_a_reason_of_several_lines_is_a_message_of_one() -> None:
+    root = parsed(report({"a": 0.0}, reason="2 faults\n\n  no verb\n- no number\n"))
+    failure = root.find(".//failure")
+    assert failure is not None
+    assert failure.get("message") == "exact 0: 2 faults; no verb; - no number"
+    assert failure.text == "exact 0: 2 faults\n\n  no verb\n- no number\n"
+
+
 def test_the_rules_of_the_gate_are_a_suite_of_their_own() -> None:
     root = parsed(report({"a": 0.0}), GateRules(fail_under=0.5))
 

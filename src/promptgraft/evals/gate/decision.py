@@ -10,7 +10,7 @@ import attrs
 
 from promptgraft.evals.aggregate import CaseStatus
 from promptgraft.evals.gate.baseline import Comparison, Standing
-from promptgraft.evals.gate.report import CaseResult, GateReport, reason_of
+from promptgraft.evals.gate.report import CaseResult, GateReport, in_a_row, reason_of
 from promptgraft.ground.serde import Json, unstructure
 from promptgraft.ground.strict.checks import FLAG, SHARE, integer, reaches
 from promptgraft.ground.text import spelled, visible_line
@@ -213,7 +213,9 @@ def _test(suite: ET.Element, place: str, name: str, seconds: float) -> ET.Elemen
 
 
 def _add_result(test: ET.Element, kind: str, type_: str, text: str) -> None:
-    result_node = _add(test, kind, message=visible_line(text)[:_MESSAGE_CHARS], type=type_)
+    result_node = _add(
+        test, kind, message=visible_line(in_a_row(text))[:_MESSAGE_CHARS], type=type_
+    )
     result_node.text = valid(text)
 
 

@@ -138,6 +138,12 @@ def reason_of(outcome: CaseOutcome, required: frozenset[str] = frozenset()) -> s
     )
 
 
+def in_a_row(reason: str) -> str:
+    """Return a reason in one line: functions of users give several."""
+    lines = (" ".join(line.split()) for line in reason.splitlines())
+    return "; ".join(filter(None, lines))
+
+
 def case_results(
     cases: Iterable[Case], answered: Iterable[Answered], metrics: Sequence[Metric]
 ) -> tuple[CaseResult, ...]:
