@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import attrs
 import pytest
 
 from black_box.asking import TEXTS, asked
@@ -167,6 +168,7 @@ REPLIES: Mapping[str, Callable[[], Any]] = {
     ),
     "Haystack": of_haystack,
     "Haystack generator": lambda: {"replies": [of_haystack()], "meta": [{}]},
+    "Haystack text": lambda: {"replies": ["yes"], "meta": [{"model": "m"}]},
     "Haystack agent": lambda: {"messages": [None, of_haystack()], "last_message": of_haystack()},
     "Ollama": lambda: like("ollama._types", "ChatResponse", message=SAID),
     "Ollama text": lambda: like("ollama._types", "GenerateResponse", response="yes"),
@@ -194,8 +196,12 @@ def test_the_answer_is_the_text_of_a_reply(name: str) -> None:
         assert (response.text, type(response.text), response.output) == ("yes", str, None)
 
 
-def test_a_reply_that_only_calls_tools_is_an_empty_answer() -> None:
+def test_a_reply_without_a_text_is_an_empty_answer() -> None:
     assert returned(of("openai.types.chat", "ChatCompletion", ONLY_CALLS)).text == ""
+    filtered = [like("groq.types", "Choice", message=None)]
+    for choices in (None, [], filtered):
+        assert returned(like("groq.types.chat", "ChatCompletion", choices=choices)).text == ""
+    assert returned(like("autogen_agentchat.base", "TaskResult", messages=[])).text == ""
 
 
 def test_a_crew_with_an_object_answers_with_it() -> None:
@@ -220,8 +226,22 @@ def test_an_object_of_the_user_stays_an_object() -> None:
 
     own = Message()
     assert (returned(own).text, returned(own).output) == ("of a user", own)
-    state = {"messages": ["a", "b"]}
-    assert returned(state).output == state
+    for state in (
+        {"messages": ["a", "b"]},
+        {"replies": ["a"]},
+        {"replies": ["a", "b"], "meta": [1]},
+    ):
+        assert returned(state).output == state
+
+
+def test_an_object_of_the_user_may_be_called_as_a_completion_is() -> None:
+    @attrs.frozen
+    class ModelResponse:
+        choices: object
+
+    for choices in (["a", "b"], "ab", {"a": 1}):
+        own = ModelResponse(choices)
+        assert returned(own).output == own
 
 
 def test_metrics_judge_the_text_of_a_reply() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 
 def _of_choices(reply: Any) -> object:
-    return _of_parts(reply.choices[0].message) if reply.choices else ""
+    message = reply.choices[0].message if reply.choices else None
+    return "" if message is None else _of_parts(message)
 
 
 def _of_blocks(reply: Any) -> object:
@@ -53,7 +54,9 @@ _ANSWERS: Mapping[tuple[str, str], Callable[[Any], object]] = {
     ("autogen", "ChatResult"): lambda reply: reply.summary,
     ("autogen_agentchat", "BaseChatMessage"): lambda reply: reply.content,
     ("autogen_agentchat", "Response"): lambda reply: reply.chat_message.content,
-    ("autogen_agentchat", "TaskResult"): lambda reply: reply.messages[-1].content,
+    ("autogen_agentchat", "TaskResult"): lambda reply: (
+        reply.messages[-1].content if reply.messages else ""
+    ),
     ("claude_agent_sdk", "AssistantMessage"): _of_blocks,
     ("claude_agent_sdk", "ResultMessage"): lambda reply: reply.result,
     ("cohere", "V2ChatResponse"): lambda reply: _of_parts(reply.message),
@@ -103,9 +106,11 @@ def answer_in(value: object) -> object:
             return answer_in(last)
         case {"replies": [last]} | {"last_message": last} if answer_in(last) is not last:
             return answer_in(last)
+        case {"replies": [str(text)], "meta": [_], **more} if not more:  # Haystack's, of no chat
+            return text
     for kind in type(value).__mro__:
         read = _ANSWERS.get((kind.__module__.partition(".")[0], kind.__name__))
-        if kind.__name__ in _COMPLETIONS and hasattr(value, "choices"):
+        if kind.__name__ in _COMPLETIONS and _has_choices(value):
             read = _of_choices
         if read is not None:
             answer = read(value)
@@ -113,3 +118,11 @@ def answer_in(value: object) -> object:
             answer = "" if answer is None else answer
             return str.__str__(answer) if isinstance(answer, str) else answer
     return value
+
+
+def _has_choices(value: object) -> bool:
+    """Return whether a value is a completion; users may have a class of that name too."""
+    choices = getattr(value, "choices", False)
+    return choices is None or (
+        isinstance(choices, list) and all(hasattr(choice, "message") for choice in choices)
+    )
