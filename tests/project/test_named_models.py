@@ -239,3 +239,15 @@ def test_auto_is_the_size_of_a_run_and_is_kept_for_its_resumption(
     run(["optimize", "--auto", "medium"])
     (folder,) = (tmp_path / "runs").iterdir()
     assert json.loads((folder / "config.json").read_text())["options"]["budget"] == "medium"
+
+
+def test_a_function_of_a_text_in_a_project_is_a_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "models.py").write_text("def ask(text):\n    return 'travel'\n", "utf-8")
+    project_with(tmp_path, '{python: "models.py:ask"}')
+    file = str(tmp_path / "promptgraft.yaml")
+    assert run(["eval", "--project", file, "--split", "all", "--min-pass-rate", "1"]) == 0
+    (tmp_path / "models.py").write_text("def ask(text, options): ...\n", "utf-8")
+    assert run(["check", "--project", file]) == 2
+    assert "it is a function that requires `text`, `options`" in capsys.readouterr().out

@@ -243,7 +243,9 @@ _PYTHON: Kind[ModelConfig] = record(
     functools.partial(ModelConfig, provider="python"),
     {
         "python": Key(
-            REFERENCE, "An adapter, or a function without arguments that makes one.", required=True
+            REFERENCE,
+            "An adapter, a function without arguments that makes one, or one that answers a text.",
+            required=True,
         )
     },
 )

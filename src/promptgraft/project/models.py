@@ -23,7 +23,7 @@ from promptgraft.adapters.base import (
     has_evaluate,
     kept_whole,
 )
-from promptgraft.adapters.named import HOSTED, NO_KEY, ModelConfig, built, hosted
+from promptgraft.adapters.named import HOSTED, NO_KEY, ModelConfig, built, hosted, named_adapter
 from promptgraft.adapters.providers import KNOWN, Provider
 from promptgraft.errors import CallerError, ConfigError
 from promptgraft.ground.content import Image
@@ -167,17 +167,20 @@ def _lacking(value: object) -> str:
     if isinstance(value, type):
         return f"it is a class without {EVALUATE}; {_DESCRIBED}"
     if isinstance(value, FunctionType) and (needed := needed_by(value)):
-        return (
-            f"it is a function that requires {listed(needed)}: wrap it in an adapter such "
-            f"as `promptgraft.ScriptedAdapter`; {_DESCRIBED}"
-        )
+        return f"it is a function that requires {listed(needed)}; {_DESCRIBED}"
     return f"it has no {EVALUATE}; {_DESCRIBED}"
 
 
+def _read(value: object) -> ProviderAdapter | FunctionType | None:
+    if isinstance(value, FunctionType) and len(needed_by(value)) == 1:
+        return named_adapter(value, "model")
+    return value if _is_adapter(value) else as_maker(value)
+
+
 _ADAPTER = ObjectKind[ProviderAdapter | FunctionType](
-    expected="an adapter, or a function without arguments that returns one",
+    expected="an adapter, a function without arguments that returns one, or one of a text",
     plural="adapters",
-    read=lambda value: value if _is_adapter(value) else as_maker(value),
+    read=_read,
     lacking=_lacking,
 )
 
