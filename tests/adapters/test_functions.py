@@ -148,3 +148,8 @@ def test_optimize_takes_functions_as_models() -> None:
     )
     assert result.found_better
     assert result.text == "Read the colour: $input"
+
+
+def test_a_context_says_how_a_function_becomes_an_adapter() -> None:
+    with pytest.raises(ConfigError, match=r"`FunctionAdapter\(f\)` of promptgraft\.adapters"):
+        pg.OptimizationContext(late)  # type: ignore[arg-type]

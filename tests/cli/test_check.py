@@ -119,7 +119,7 @@ def test_a_maker_of_a_model_that_fails_here_is_a_warning(console: Console, folde
     ("model", "fault"),
     [
         ("files/agent.py:modl", "has no `modl` (did you mean `model`?)"),
-        ("files/agent.py:Queue", "to be an adapter, or a function without arguments"),
+        ("files/agent.py:Queue", "to be an adapter, a function without arguments"),
         ("files/agent.py:Queue", "; it is a class without method `evaluate(prompt, *, session, "),
         ("files/agent.py:OfflineAdapter", "; it is a class: name an object of it, or a function"),
         ("files/agent.py:forgets_to_return", "expected an adapter, it returned None; it has no "),
@@ -133,7 +133,7 @@ def test_a_maker_of_a_model_that_fails_here_is_a_warning(console: Console, folde
         ),
         (
             "files/agent.py:shown_example",
-            "; it is a function that requires `example`, `response`: wrap it in an adapter",
+            "; it is a function that requires `example`, `response`; ",
         ),
     ],
 )

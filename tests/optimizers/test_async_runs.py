@@ -501,7 +501,8 @@ def test_an_adapter_that_returns_something_else_is_named_with_the_example(
 @pytest.mark.parametrize("name", ["adapter", "reflection_adapter"])
 def test_a_function_or_a_class_in_place_of_an_adapter_is_refused(name: str) -> None:
     for wrong, why in (
-        (nothing, "it has no method `evaluate(prompt, *, session, deadline=None)`"),
+        (nothing, "`FunctionAdapter(f)` of promptgraft.adapters asks a function"),
+        (object(), "it has no method `evaluate(prompt, *, session, deadline=None)`"),
         (AsyncAdapter, "it is a class, not an instance"),
     ):
         with pytest.raises(ConfigError) as caught:

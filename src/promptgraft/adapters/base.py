@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import partial
+from types import FunctionType
 from typing import Generic, Protocol, TypeAlias, TypeVar, cast
 
 import attrs
@@ -254,6 +255,8 @@ def check_adapter(value: object, what: str) -> ProviderAdapter:
     if answers and not isinstance(value, type):
         return cast("ProviderAdapter", value)
     why = "it is a class, not an instance" if answers else f"it has no {EVALUATE}"
+    if isinstance(value, FunctionType):
+        why = "`FunctionAdapter(f)` of promptgraft.adapters asks a function"
     raise errors.ConfigError(f"{what}: expected an adapter, found {shown(value)}; {why}")
 
 
