@@ -61,6 +61,16 @@ def test_of_names_that_differ_in_case_only_each_means_its_own_part() -> None:
     assert [*edits_in(unclear, marks).edits] == ["P3"]
 
 
+@pytest.mark.parametrize("between", ["", "\n \n", "```queues` is one of two\n"])
+def test_only_a_line_of_words_between_blocks_is_a_reason(between: str) -> None:
+    reply = f"The first is wrong.\n```P1\na\n```\n{between}```P2\nb\n```"
+    edits = edits_in(reply, {"P1": "P1", "P2": "P2"}).edits
+    assert {mark: edit.reason for mark, edit in edits.items()} == {
+        "P1": "The first is wrong.",
+        "P2": "",
+    }
+
+
 def test_a_reply_in_json_is_read_as_before() -> None:
     reply = '```json\n{"edits": [{"part": "P1", "text": "Be brief.", "reason": "long"}]}\n```'
     assert edits_in(reply, MARKS).edits == {"P1": Edit("Be brief.", "long")}

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_world import TEMPLATE
+from agent_world import Question as Reviewed
 from optimizers.paid import spendings
 from optimizers.worlds import Question
 from promptgraft.adapters.base import PromptResponse, ToolInvoked
@@ -20,6 +22,7 @@ from promptgraft.evals.types import Case, Step, ToolUse, Verdict
 from promptgraft.ground.serde import canonical_json, digest_text
 from promptgraft.ground.text import clip, clip_lines, joined
 from promptgraft.journal import MemoryJournal
+from promptgraft.prompt import Prompt, PromptTemplate
 from promptgraft.runtime import Session
 from promptgraft.search.answers import READER, record_from_json, record_to_json
 from promptgraft.targets.formatting import (
@@ -31,6 +34,23 @@ from promptgraft.targets.formatting import (
 )
 
 NOTE = re.compile(r"\n\[… (\d+) of (\d+) characters left out …\]\n")
+
+
+def test_a_trace_says_that_no_tool_was_called_whichever_prompt_had_one() -> None:
+    with_tools = Prompt(TEMPLATE).bind(Reviewed("?"))
+    without = Prompt(
+        PromptTemplate[object](ns="tests", key="plain", sections=TEMPLATE.sections[1:2])
+    )
+    for prompts in ([with_tools], [with_tools, without], [without, with_tools]):
+        session = Session()
+        for prompt in prompts:
+            prompt.render(session)
+        assert default_trace_formatter(session) == "[no tool was called]"
+        session.dispatch(ToolInvoked(name="search_code", params={}, result="a.py:1"))
+        assert default_trace_formatter(session).startswith("[search_code]\n")
+    session = Session()
+    without.render(session)
+    assert default_trace_formatter(session) == ""
 
 
 @given(st.text(max_size=900), st.integers(100, 400))
