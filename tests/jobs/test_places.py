@@ -195,6 +195,9 @@ def test_a_worker_says_that_it_is_there_what_it_has_and_what_it_leaves(
             assert (left["job"], "PLACE_KEY" in str(left["message"])) == (job.id, True)
             manager.create("sound", "triage", {"budget": 60})
             told(process, "job_completed")
+            # It says itself why it waits.
+            assert manager.get(job.id).reason.startswith("worker w cannot run it: ")
+            assert manager.no_worker(job.id) == ""
             row = only_row(manager)
             assert (row.name, row.version, row.processes) == ("w", __version__, 1)
             assert (row.projects, list(row.avoids), row.is_alive) == (

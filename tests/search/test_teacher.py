@@ -34,7 +34,7 @@ from promptgraft.adapters.base import ToolInvoked, Usage
 from promptgraft.errors import ConfigError, JournalMismatchError, TransientProviderError
 from promptgraft.evals import metrics
 from promptgraft.evals.spending import Role
-from promptgraft.evals.types import ToolUse
+from promptgraft.evals.types import TaughtCase, ToolUse
 from promptgraft.graphs import Graph, Node, Run
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
@@ -149,13 +149,20 @@ class Looking:
 
     def evaluate(self, prompt: Prompt[Any], *, session: SessionProtocol, **more: Any) -> Any:
         response = self.inner.evaluate(prompt, session=session, **more)
-        params, result = {"text": response.text.lower()}, len(session.select_all(object))
-        session.dispatch(ToolInvoked(name="look", params=params, result=result))
+        params = {"text": response.text.lower()}
+        session.dispatch(ToolInvoked(name="look", params=params, result=self.identity))
         return response
 
 
+def test_calls_that_a_case_expects_stay_when_it_is_taught() -> None:
+    given, made = (ToolUse(name=name, arguments={}) for name in ("look", "guess"))
+    case = Case(id="c", input="x", tools=(given,))
+    taught = TaughtCase.of(case, expected="y", tools=(made,), teacher="t")
+    assert (taught.expected, taught.tools) == ("y", (given,))
+
+
 def test_the_calls_of_a_teacher_are_expected_where_a_case_has_none() -> None:
-    judges = [metrics.exact(), metrics.tool_trajectory()]
+    judges = [metrics.exact(), metrics.tool_trajectory(rule=metrics.ToolRule(results=True))]
     tools = [ToolUse(name="look", arguments={"text": "another"})]
     judged = [attrs.evolve(case, tools=tuple(tools)) if case.expected else case for case in cases()]
     examples = examples_from(TASK, judged, judges, taught=True)

@@ -52,6 +52,7 @@ def test_chunks_are_put_together_to_an_answer(end: str) -> None:
         chunk(reasoning_content="Is it one?"),
         chunk(content="li\u2028gh", tool_calls=None),
         chunk(content="ting"),
+        {"choices": [{"index": 1, "delta": {"content": "another choice"}}]},
         chunk(content=[{"type": "thinking", "thinking": []}, {"type": "text", "text": "!"}]),
         chunk("stop"),
         {"choices": [], "usage": USAGE},
@@ -139,6 +140,11 @@ def test_a_model_that_only_streams_ends_the_run_with_the_setting(body: Mapping[s
     fault = fault_of(received(400, body))
     assert fault.error is PermanentProviderError
     assert fault.mend == "set `extra_body: {stream: true}` for this model"
+
+
+def test_a_server_in_trouble_is_asked_again_whatever_it_says_of_streams() -> None:
+    fault = fault_of(received(503, {"error": {"message": "only streams are served now"}}))
+    assert (fault.error, fault.retried) == (TransientProviderError, True)
 
 
 def test_a_request_for_a_stream_asks_for_its_tokens() -> None:

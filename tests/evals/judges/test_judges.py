@@ -31,6 +31,7 @@ from promptgraft.evals.judges import (
     LlmRubricResponse,
     Rubric,
 )
+from promptgraft.evals.judges.mock import MockJudge
 from promptgraft.evals.judges.panel import LONGEST_JUDGE_REASON
 from promptgraft.evals.metrics.base import LONGEST_SHOWN
 from promptgraft.evals.types import Answer, Case, Message, Speaker, ToolUse, Turn
@@ -425,3 +426,17 @@ def test_judges_are_asked_as_often_as_the_panel_says() -> None:
     metric = panel([1.0, 0.5, 0.0])
     metric.judge(CASE, ANSWER)
     assert [found.calls for found in metric.judges if isinstance(found, ScriptedAdapter)] == [1] * 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "score", "is_met"),
+    [("Mend the LAMP", 1.0, True), ("a lamp", 0.5, True), ("a bin", 0.0, False)],
+)
+def test_the_judge_of_dry_runs_counts_words_of_the_reference(
+    answer: str, score: float, is_met: bool
+) -> None:
+    case = Case(id="c", input="It is dark.", expected="mend lamp")
+    whole = LlmFinalResponse(judges=[MockJudge()]).judge(case, Answer(text=answer))
+    assert whole.score == score
+    several = LlmRubricResponse(judges=[MockJudge()], rubrics=[UNITS, STEPS])
+    assert several.judge(case, Answer(text=answer)).score == float(is_met)
