@@ -119,7 +119,11 @@ def test_a_run_without_a_winner_has_tested_none(first: RunFolder, tmp_path: Path
     job = make_job(reflection=lambda _: "I would rather not.", held_out=held_out(2))
     other = read_run(kept_run(tmp_path, job))
     assert other.held_out is not None
-    assert incomparable(read_run(first), other).held_out == ()
+    record = read_run(first)
+    assert incomparable(record, other).held_out == ()
+    page = comparison_page(record, other)
+    assert "B has no winner that was tested on held-out cases." in page
+    assert "A has no winner" not in page
 
 
 def test_winners_that_were_tested_on_other_cases_are_compared_on_those_in_common(

@@ -121,11 +121,11 @@ def incomparable(
     data_sets = {shown(fingerprint.get("dataset")) for fingerprint in prints if fingerprint}
     if len(data_sets) > 1 and set(first.pareto_ids) == set(second.pareto_ids):
         pareto = ("the training examples differ, and those of the validation set may too",)
-    held_out = _other_cases("tested held-out cases", _tested(first), _tested(second), labels)
+    held_out = _other_cases("tested held-out cases", tested(first), tested(second), labels)
     return Incomparable(pareto=(*judged, *pareto), held_out=(*judged, *held_out))
 
 
-def _tested(record: RunRecord) -> tuple[str, ...]:
+def tested(record: RunRecord) -> tuple[str, ...]:
     """Return the ids of the held-out cases; none if there was no winner to be tested on them."""
     is_tested = any(score is not None for score in unseen_scores(record).values())
     return record.held_out.ids if record.held_out and is_tested else ()

@@ -375,6 +375,11 @@ def comparison(
         "ends": ends,
         "reasons": list(dict.fromkeys(why for *_, differing in pairs for why in differing.reasons)),
         "rows": rows,
+        "untested": [
+            label
+            for label, record in zip(labels, sides, strict=True)
+            if not comparing.tested(record)
+        ],
         "gains": [
             (
                 label,
