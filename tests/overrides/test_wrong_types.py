@@ -11,7 +11,12 @@ from agent_world import TEMPLATE
 from promptgraft import InMemoryPromptOverridesStore, Prompt, PromptOverride
 from promptgraft.errors import InvalidOverrideError, PromptgraftError
 from promptgraft.ground.serde import HexDigest
-from promptgraft.overrides import TaskExampleOverride, TaskStepOverride, ToolOverride
+from promptgraft.overrides import (
+    SectionOverride,
+    TaskExampleOverride,
+    TaskStepOverride,
+    ToolOverride,
+)
 
 PROMPT = Prompt(TEMPLATE)
 FIRST = ("examples", "first")
@@ -85,6 +90,8 @@ def test_a_call_takes_an_argument_or_refuses_it(name: str) -> None:
 
 HASH = HexDigest("a" * 64)
 TOOL = ToolOverride(name="a", expected_hash=HASH, description="Search.")
+LISTED = SectionOverride(path=["rules"], expected_hash=HASH, body="x")  # type: ignore[arg-type]
+UNNAMED = ToolOverride(name=["look"], expected_hash=HASH)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -117,6 +124,14 @@ TOOL = ToolOverride(name="a", expected_hash=HASH, description="Search.")
         (
             lambda: PromptOverride("a", "b", "c", {("rules",): "Be brief."}),  # type: ignore[dict-item]
             "sections: expected overrides of its kind, found a str",
+        ),
+        (
+            lambda: PromptOverride("a", "b", "c", {("rules",): LISTED}),
+            "path: expected a tuple of section keys such as ('policies', 'refunds'), found ['rules",
+        ),
+        (
+            lambda: PromptOverride("a", "b", "c", tool_overrides={"look": UNNAMED}),
+            "tool: expected the name of one, found ['look']",
         ),
     ],
 )

@@ -173,12 +173,12 @@ class PromptOverride:
                 filed = FrozenMap(filed)
                 object.__setattr__(self, field, filed)
             for key, entry in filed.items():
-                index[_place(entry)] = entry
-                if key != _key(entry):
+                if key != (own_key := _key(entry)):
+                    entry.check_address()
                     raise errors.InvalidOverrideError(
-                        f"{entry.part} is filed under {shown(key)}; file it under its own key "
-                        f"{shown(_key(entry))}"
+                        f"{entry.part} is filed under {shown(key)}; file it under {shown(own_key)}"
                     )
+                index[_place(entry)] = entry
         object.__setattr__(self, "_index", index)
 
     def __bool__(self) -> bool:
