@@ -184,6 +184,10 @@ def test_a_field_says_where_a_case_belongs() -> None:
     splits = Splits.by_field(Dataset.of(rows, keep=["split"]), "split")
     assert places(splits) == {"0": "train", "1": "validation", "2": "test"}
 
+    for row in rows:
+        row["split"] = str(row["split"]).title()
+    assert places(Splits.by_field(Dataset.of(rows, keep=["split"]), "split")) == places(splits)
+
     named = {"train": "validation", "dev": "train", "test": "test"}
     swapped = Splits.by_field(Dataset.of(rows, keep=["split"]), "split", names=named)
     assert swapped.train.ids == ("1",)

@@ -478,7 +478,7 @@ class Splits(Shown):
         Args:
             dataset: the data set.
             field: a field that was kept when the file was loaded.
-            names: the split for each value of the field.
+            names: the split for each value of the field, whose letter case may differ.
 
         Raises:
             ConfigError: ``names`` has a split other than train, validation and test.
@@ -491,8 +491,8 @@ class Splits(Shown):
         chosen: dict[str, str] = {}
         for case in dataset:
             value = _field(case, field, faults)
-            if isinstance(value, str) and value in names:
-                chosen[case.id] = names[value]
+            if isinstance(value, str) and (name := names.get(value, names.get(value.casefold()))):
+                chosen[case.id] = name
             elif value is not None:
                 expected = f"expected one of {listed(names)}, found {shown(value)}"
                 faults.add_of(case, f"{field}: {expected}")
