@@ -31,14 +31,14 @@ OutputT = TypeVar("OutputT")
 class FunctionAdapter:
     """Asks a model through a function that takes the whole text, such as a client of yours.
 
-    Tokens and prices are unknown, and retries are up to the function. Can be pickled if the
-    function can.
+    Tokens and prices are unknown: ``max_tokens`` does not count them, and ``max_cost`` is refused.
+    Retries are up to the function. Can be pickled if the function can.
 
     Args:
         function: takes the text that the model is sent and returns its reply; may be ``async``.
             It is called from several threads at once.
-        identity: its name in the run's fingerprint; by default file and name of the function, the
-            name of the model that it is or belongs to has, and a digest of your code.
+        identity: its name in the run's fingerprint; by default file and name of the function, a
+            digest of your code, and the attribute ``model`` of the object that it belongs to.
 
     Raises:
         ConfigError: the function cannot be called with a text.
