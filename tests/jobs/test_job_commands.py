@@ -325,6 +325,13 @@ def test_a_job_may_take_another_algorithm_than_the_project(
     assert "trained" in kinds
 
 
+def test_the_list_tells_dry_runs_from_others(capsys: pytest.CaptureFixture[str]) -> None:
+    dry, other = submitted(capsys, "--dry-run")[:8], submitted(capsys)[:8]
+    listed = said(capsys, "jobs", "list")
+    assert f"{dry}  support/triage, tag latest, dry run\n" in listed
+    assert f"{other}  support/triage, tag latest\n" in listed
+
+
 def test_a_key_gives_the_same_job(capsys: pytest.CaptureFixture[str]) -> None:
     first = said(capsys, "jobs", "submit", "triage", "--key", "k")
     again = said(capsys, "jobs", "submit", "triage", "--key", "k")

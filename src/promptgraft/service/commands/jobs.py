@@ -226,8 +226,9 @@ def _listed(
 
 def _row(job: Job) -> tuple[str, ...]:
     status = job.status
-    why = _said(job.reason) if job.state in ("queued", "paused") else ""
-    where = f"{job.id[:8]}  {job.project}/{job.prompt}, tag {job.tag}{why}"
+    why = _said(job.reason) if job.state in ("queued", "paused", "failed") else ""
+    dry = ", dry run" if job.changes.dry_run else ""
+    where = f"{job.id[:8]}  {job.project}/{job.prompt}, tag {job.tag}{dry}{why}"
     verdict = status.verdict or ("" if job.has_ended else f"{job.progress:.0f} % done")
     return str(job.state), verdict, status.gained, where
 
