@@ -294,6 +294,8 @@ def test_every_verdict_is_shown_with_what_it_means(verdict: RunVerdict) -> None:
     assert f"{words.sign} {verdict}" in Page(page).text
     assert f"{words.sentence} {words.next_step}" in section(page, "verdict")
     is_praised = verdict is RunVerdict.IMPROVED
+    is_unproven = verdict not in (RunVerdict.IMPROVED, RunVerdict.GAMED, RunVerdict.NOT_IMPROVED)
+    assert words.next_step.startswith("Keep your prompt") is is_unproven
     assert ("promptgraft apply 20260101-000000-triage" in page) == is_praised
     assert (words.kind == "good") == is_praised
     assert ("card wide good" in page) == is_praised
