@@ -332,6 +332,15 @@ def test_the_list_tells_dry_runs_from_others(capsys: pytest.CaptureFixture[str])
     assert f"{other}  support/triage, tag latest\n" in listed
 
 
+def test_the_list_tells_why_a_job_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    job = submitted(capsys)
+    with JobManager("sqlite:///jobs.db", projects={"support": Path("promptgraft.yaml")}) as manager:
+        jobs = manager.database.tables.jobs
+        failed = sqlalchemy.update(jobs).values(state="failed", reason=b"no table")
+        manager.database.write(lambda connection: connection.execute(failed))
+    assert f"{job[:8]}  support/triage, tag latest: no table\n" in said(capsys, "jobs", "list")
+
+
 def test_a_key_gives_the_same_job(capsys: pytest.CaptureFixture[str]) -> None:
     first = said(capsys, "jobs", "submit", "triage", "--key", "k")
     again = said(capsys, "jobs", "submit", "triage", "--key", "k")
