@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TypeVar
 
 from promptgraft.adapters.base import Ask, PromptResponse, answered
@@ -56,7 +57,7 @@ class FunctionAdapter:
         """Refuse a prompt with tools, images or files, which a text cannot hold."""
         tools = (f"the tool `{tool.name}`" for tool in rendered.tools)
         files = (f"the {file.kind} `{file.name}`" for file in files_in(rendered.content))
-        for what in (*tools, *files):
+        if what := next(itertools.chain(tools, files), ""):
             raise ConfigError(
                 f"{self.identity} takes only a text, and the prompt `{rendered.ns}/{rendered.key}` "
                 f"has {what}; name a model such as `openai/MODEL`, or give an adapter"

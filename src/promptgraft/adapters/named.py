@@ -96,8 +96,8 @@ def named_adapter(model: str | ProviderAdapter | Ask, what: str) -> ProviderAdap
     config = named_model(model)
     if config is None:
         provider = model.partition("/")[0]
-        others = [name for name in PROVIDERS if name != provider]
-        near = spelling_hint(model) or did_you_mean(provider, others)
+        other_providers = [name for name in PROVIDERS if name != provider]
+        near = spelling_hint(model) or did_you_mean(provider, other_providers)
         raise ConfigError(
             f"{what}: expected `offline`, `PROVIDER/MODEL` or an adapter, found {shown(model)}"
             f"{near}; providers are {', '.join(PROVIDERS[1:])}"

@@ -326,7 +326,7 @@ def settings_of(name: str) -> Kind[OptimizerConfig]:
         for group, kind in groups_of(config).items()
         for field in attrs.fields(kind)
     }
-    others = {
+    foreign_settings = {
         field.name: f"is a setting of the algorithm `{DEFAULT}`, not of `{name}`; leave it out"
         for field in attrs.fields(algorithm(DEFAULT))
         if field.name not in attrs.fields_dict(config)
@@ -338,7 +338,7 @@ def settings_of(name: str) -> Kind[OptimizerConfig]:
             # In a project the budget is optional.
             **{name: attrs.evolve(key, required=False) for name, key in settings.items()},
         },
-        elsewhere={**others, **grouped, **ELSEWHERE},
+        elsewhere={**foreign_settings, **grouped, **ELSEWHERE},
         about="The search; by default `rollout_budget: light`.",
     )
 

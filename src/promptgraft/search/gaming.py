@@ -274,8 +274,8 @@ def _worded(material: _Material, metric: Metric, prompt: str) -> Iterator[str]:
 def _is_new(material: _Material, words: Sequence[str]) -> bool:
     """Return whether most answers contain a text that few of the baseline's did."""
     before, after = material.rise(lambda answer: _holds(answer, words))
-    others = (*material.expected, *material.asked)
-    usual_share = material.share(sum(_holds(text, words) for text in others))
+    texts_of_cases = (*material.expected, *material.asked)
+    usual_share = material.share(sum(_holds(text, words) for text in texts_of_cases))
     share = material.share(after)
     return share >= _MOST and share - max(material.share(before), usual_share) >= _MUCH_MORE
 

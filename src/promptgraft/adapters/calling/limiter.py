@@ -339,15 +339,15 @@ class Gate:
     def _apply_pause(self, waiters: tuple[_Waiter, ...]) -> None:
         """Refuse the waiters that may not wait for the pause; let one of the others announce it."""
         now = self._clock.monotonic()
-        pause, asked = self._limiter.pause(now), self._limiter.asked(now)
+        pause, requested_pause = self._limiter.pause(now), self._limiter.asked(now)
         if pause <= 0:
             return
         staying = []
         for waiter in waiters:
             if waiter.turn.done():
                 continue
-            if refusal := waiter.refusal(asked):
-                waiter.turn.set_exception(PausedError(asked, refusal))
+            if refusal := waiter.refusal(requested_pause):
+                waiter.turn.set_exception(PausedError(requested_pause, refusal))
             else:
                 staying.append(waiter)
         if staying and pause > ANNOUNCED_WAIT and now + pause > self._announced + ANNOUNCED_WAIT:

@@ -506,9 +506,9 @@ class _GivenOptions:
         )
         train, validation = (Dataset.load(path) for path in self.data)
         # Files of that optimizer often number their cases alike; rounds name those of validation.
-        taken = {case.id for case in validation}
+        validation_ids = {case.id for case in validation}
         renamed = (
-            attrs.evolve(case, id=f"train/{case.id}") if case.id in taken else case
+            attrs.evolve(case, id=f"train/{case.id}") if case.id in validation_ids else case
             for case in train
         )
         train = attrs.evolve(train, cases=tuple(renamed))

@@ -41,16 +41,16 @@ class MockJudge(DryAdapter):
 
 def _reply(rendered: RenderedPrompt[object]) -> Json:
     segments = (segment for section in rendered.sections for segment in section.segments)
-    shown = {segment.placeholder: segment.text for segment in segments}
-    wanted, found = (
-        {word.casefold() for word in _WORD.findall(shown.get(name, ""))}
+    values = {segment.placeholder: segment.text for segment in segments}
+    reference, answer = (
+        {word.casefold() for word in _WORD.findall(values.get(name, ""))}
         for name in ("reference", "answer")
     )
-    reason = f"dry run: {len(wanted & found)} of {len(wanted)} words of the reference"
-    share = len(wanted & found) / len(wanted) if wanted else 1.0
+    reason = f"dry run: {len(reference & answer)} of {len(reference)} words of the reference"
+    share = len(reference & answer) / len(reference) if reference else 1.0
     if rendered.output_type is CategoryReply:
         halves = (Category.WRONG, Category.PARTLY, Category.CORRECT)
         return {"reason": reason, "category": halves[int(2 * share)]}
     met = Met.YES if share >= 1 / 2 else Met.NO
-    rubrics = _RUBRIC.findall(shown.get("rubrics", ""))
+    rubrics = _RUBRIC.findall(values.get("rubrics", ""))
     return {"rubrics": [{"id": rubric, "reason": reason, "met": met} for rubric in rubrics]}
