@@ -163,7 +163,6 @@ def test_a_run_shows_what_is_spent_of_what_is_expected_in_pipes_and_on_terminals
 
     money = r"\$0\.\d+ of about \$0\.\d+"
     assert re.search(rf"│ used        {money}, [\d,k]+ tokens", shown)
-    assert re.search(r"│ calls       [12] in flight", shown)
     assert re.search(r"│ validation  \d of \d -> \d of \d", shown)
     assert re.search(rf"(?m)^your prompt: \d of the first 4 cases right, {money}$", piped.err)
     assert "\x1b" not in piped.err
