@@ -263,3 +263,14 @@ def test_graphs_are_tried_too(shelf: Shelf, arguments: str, task: str, why: str)
     checked = shelf.console("check")
 
     assert (checked.code, why in checked.out) == (ExitCode.WRONG_USE, True), checked.out
+
+
+def test_shares_below_1_of_too_few_cases_are_no_fault_of_check(shelf: Shelf) -> None:
+    row = {"id": "n0", "input": {"note": "map"}, "expected": "travel"}
+    (shelf.folder / "cases.jsonl").write_text(json.dumps(row))
+    shelf.write("[{name: exact}]")
+    project = shelf.folder / "promptgraft.yaml"
+    project.write_text(project.read_text().replace("train: 0.5", "train: 0.4"))
+    checked = shelf.console("check")
+    assert checked.code == 0
+    assert "a run needs them, `check`, `eval` and `render` do not" in checked.out

@@ -118,6 +118,24 @@ def test_a_run_says_that_candidates_lacked_only_scores_to_win(words: tuple[str, 
     assert "more than 30% of the validation cases have no score (`e0`, `e1`)" in remark
 
 
+def test_candidates_that_are_no_better_lack_more_than_scores() -> None:
+    def judge_learning(
+        example: GepaExample, response: PromptResponse[object], session: SessionProtocol
+    ) -> RolloutFeedback:
+        # Nothing improves on the examples that candidates are compared on.
+        is_compared = not example.id.endswith("-again")
+        return judge(
+            example, attrs.evolve(response, text="no") if is_compared else response, session
+        )
+
+    settings = config(
+        minibatch_size=6, rollout_budget=300, max_unscored_share=0.3, feedback_fn=judge_learning
+    )
+    result = optimize(settings, task=failing(OVERLOADED, about("w0", "w1")))
+    assert len(result.candidates) > 1
+    assert not [remark for remark in result.remarks if "could not win" in remark]
+
+
 def test_parent_and_child_are_compared_on_what_both_were_scored_on() -> None:
     # The parent fails where the child is good, the child where the parent is good.
     def task(rendered: Rendered) -> str:
