@@ -33,33 +33,33 @@ class OwnTarget(Target):
     The results of ``rollout`` and ``persist`` are checked by their callers.
     """
 
-    own: Target
+    target: Target
 
     @property
     def identity(self) -> Identity:
         with self._named("identity"):
-            return _expected(Identity, self.own.identity)
+            return _expected(Identity, self.target.identity)
 
     @property
     def modules(self) -> tuple[Module, ...]:
         with self._named("modules"):
-            return tuple(_expected(Module, module) for module in self.own.modules)
+            return tuple(_expected(Module, module) for module in self.target.modules)
 
     def baseline(self) -> Candidate:
         with self._named("baseline"):
-            return _expected(Candidate, self.own.baseline())
+            return _expected(Candidate, self.target.baseline())
 
     def describe(self, module: Module, candidate: Candidate) -> ModuleDescription:
         with self._named("describe", module, candidate.parents):
-            return _expected(ModuleDescription, self.own.describe(module, candidate))
+            return _expected(ModuleDescription, self.target.describe(module, candidate))
 
     def text(self, module: Module, candidate: Candidate) -> str:
         with self._named("text", module, candidate.parents):
-            return _expected(str, self.own.text(module, candidate))
+            return _expected(str, self.target.text(module, candidate))
 
     def has_room(self, module: Module, candidate: Candidate) -> bool:
         with self._named("has_room", module, candidate.parents):
-            return self.own.has_room(module, candidate)
+            return self.target.has_room(module, candidate)
 
     def graft(
         self,
@@ -71,7 +71,7 @@ class OwnTarget(Target):
         examples: Sequence[GepaExample],
     ) -> Candidate:
         with self._named("graft", module, parents):
-            grafted = self.own.graft(
+            grafted = self.target.graft(
                 candidate, module, proposal, parents=parents, examples=examples
             )
             return _expected(Candidate, grafted)
@@ -87,48 +87,48 @@ class OwnTarget(Target):
         keep_both: bool = False,
     ) -> Candidate:
         with self._named("merge", parents=parents):
-            merged = self.own.merge(
+            merged = self.target.merge(
                 base, first, second, parents=parents, examples=examples, keep_both=keep_both
             )
             return _expected(Candidate, merged)
 
     def additions(self, candidate: Candidate) -> Mapping[tuple[str, ...], str]:
         with self._named("additions", parents=candidate.parents):
-            return _expected(Mapping, self.own.additions(candidate))
+            return _expected(Mapping, self.target.additions(candidate))
 
     def estimate(self, examples: Sequence[GepaExample]) -> Estimate:
         with self._named("estimate"):
-            return _expected(Estimate, self.own.estimate(examples))
+            return _expected(Estimate, self.target.estimate(examples))
 
     def check(self, examples: Sequence[GepaExample]) -> None:
         # Texts of candidates are kept by these names.
         names = [module.name for module in self.modules]
         if not names or len(set(names)) < len(names):
             raise CallerError(
-                f"target {type(self.own).__name__}: `modules`: expected at least one part, and "
+                f"target {type(self.target).__name__}: `modules`: expected at least one part, and "
                 f"different names, found {shown(names)}"
             )
         with self._named("check"):
-            self.own.check(examples)
+            self.target.check(examples)
 
     @property
     def in_force(self) -> Json:
         with self._named("in_force"):
-            return self.own.in_force
+            return self.target.in_force
 
     def over(self, in_force: Json) -> Target:
         with self._named("over"):
-            return OwnTarget(_expected(Target, self.own.over(in_force)))
+            return OwnTarget(_expected(Target, self.target.over(in_force)))
 
     def rollout(
         self, candidate: Candidate, example: GepaExample, deadline: Deadline | None
     ) -> RolloutRecord:
-        return self.own.rollout(candidate, example, deadline)
+        return self.target.rollout(candidate, example, deadline)
 
     def persist(
         self, candidate: Candidate, provenance: Provenance, *, pool: Sequence[Candidate]
     ) -> bool:
-        return self.own.persist(candidate, provenance, pool=pool)
+        return self.target.persist(candidate, provenance, pool=pool)
 
     @contextmanager
     def _named(
@@ -148,7 +148,7 @@ class OwnTarget(Target):
                 str(error) if isinstance(error, _WrongResultError) else f"raised {raised(error)}"
             )
             raise CallerError(
-                f"target {type(self.own).__name__}: `{method}`{place} {message}"
+                f"target {type(self.target).__name__}: `{method}`{place} {message}"
             ) from error
 
 
