@@ -312,6 +312,8 @@ def test_a_job_may_take_another_algorithm_than_the_project(
     file.write_text(file.read_text().replace("rollout_budget: 150", "rollout_budget: 45"))
     small = said(capsys, "jobs", "submit", "triage", *other, 'tuning={"max_rounds":2}', code=2)
     assert "rollout_budget: expected at least" in small
+    rounds = said(capsys, "jobs", "submit", "triage", *other[2:], 'tuning={"max_rounds":2}', code=2)
+    assert "max_rounds: is a setting of the algorithm `gradient`, not of `gepa`" in rounds
     for tuning, fault in (
         ({"minibatch_size": 3}, "minibatch_size: is a setting of the algorithm `gepa`, not"),
         ({"initial": {"section rule": "x"}}, "initial: no part `section rule` may change"),

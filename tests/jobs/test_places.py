@@ -223,7 +223,7 @@ def test_the_page_and_the_interface_show_workers_and_what_they_leave(
         presence.show(["lame", "hidden"], {"lame": "no <key>", "hidden": "no hidden key"})
         page = client.ask("GET", "/workers").text
         assert "<h2>&lt;w&gt;</h2>" in page
-        assert "Runs no jobs of lame until it is restarted: no &lt;key&gt;" in page
+        assert "Leaves jobs of lame to other workers until it is restarted: no &lt;key&gt;" in page
         (row,) = client.get("/workers").rows("workers")
         assert (row["name"], row["is_alive"], row["processes"]) == ("<w>", True, 2)
         token = TokenStore(manager.database).create("team", ["read"], ["lame"])
@@ -284,6 +284,24 @@ def test_a_dry_run_needs_no_key(tmp_path: Path, model: str) -> None:
         job = manager.create("own", "triage", {"dry_run": True, "budget": 90, "tuning": tuning})
         work_off(manager)
         assert manager.get(job.id).state is JobState.COMPLETED, manager.get(job.id).reason
+
+
+@pytest.mark.parametrize(("case", "runs"), [(case, case != "a file") for case in LACKING])
+def test_a_worker_that_left_a_project_takes_dry_runs_that_need_less(
+    tmp_path: Path, case: str, runs: bool
+) -> None:
+    model, code, _ = LACKING[case]
+    path = project_with(tmp_path / "lame", model, code)
+    words = path.with_name("words.txt")
+    words.touch()
+    dry = {"dry_run": True, "budget": 60}
+    with managed(tmp_path, lame=path) as manager, managed(tmp_path, lame=path) as place:
+        paid, *tries = [manager.create("lame", "triage", change) for change in ({}, dry, dry)]
+        words.unlink()
+        assert work_off(place) == (3 if runs else 2)
+        assert (manager.get(paid.id).state, manager.get(paid.id).attempts) == ("queued", 1)
+        ends = [(manager.get(job.id).state, manager.get(job.id).attempts) for job in tries]
+        assert ends == ([("completed", 1)] * 2 if runs else [("queued", 1), ("queued", 0)])
 
 
 def test_a_dry_run_asks_no_judge(tmp_path: Path) -> None:
@@ -364,5 +382,11 @@ def test_a_queued_job_says_that_no_worker_has_its_project(
             lambda connection: connection.execute(sqlalchemy.update(workers).values(seen=1.0))
         )
         assert [words in text for text in shown()] == [True] * 4
+        jobs = manager.database.tables.jobs
+        reason = sqlalchemy.update(jobs).values(reason=b"its worker w was lost")
+        manager.database.write(lambda connection: connection.execute(reason))
+        page = shown()[1]
+        assert page.count('class="note"') == 1
+        assert f"Its worker w was lost. N{words}." in page
         manager.cancel(job)
         assert [words in text for text in shown()] == [False] * 4

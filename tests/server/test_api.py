@@ -20,7 +20,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
 from promptgraft.service.jobs import Job, JobManager, JobState, Worker
 from promptgraft.service.jobs.client import JobClient
-from promptgraft.service.jobs.lines import JobLine, LineKind
+from promptgraft.service.jobs.lines import JobLine, LineKind, encoded_plain
 from promptgraft.service.jobs.rows import JobRows
 from promptgraft.service.server import Scope, TokenStore
 from promptgraft.service.server.api import ROUTES
@@ -485,6 +485,18 @@ def test_the_status_says_how_many_proposals_a_job_may_try(
     own, limited = (client.get(f"/jobs/{job}").at("status", "max_iterations") for job in jobs)
     assert isinstance(own, int)
     assert (own > 2, limited) == (True, 2)
+
+
+def test_the_page_of_a_job_does_not_count_steps_as_candidates(
+    client: Client, manager: JobManager
+) -> None:
+    job = submitted(client, max_iterations=12)
+    status = encoded_plain({"step": 13, "max_iterations": 12, "stage": "step"})
+    change = update(manager.database.tables.jobs).values(state="running", status=status)
+    manager.database.write(lambda connection: connection.execute(change))
+    page = re.sub(r"<[^>]+>", "", client.ask("GET", f"/jobs/{job}").text)
+    [line] = re.findall("at most 12.*", page)
+    assert line.startswith("at most 12; steps without a new text do not count")
 
 
 def test_a_stream_goes_on_where_it_was_cut(client: Client, done: Job) -> None:

@@ -11,7 +11,7 @@ from html import unescape
 import attrs
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, event, insert, select, update
 
 from jobs.job_world import work_off
 from promptgraft.overrides import RevisionedStore
@@ -545,6 +545,30 @@ def test_old_jobs_are_found_by_their_age(client: Client, manager: JobManager) ->
         sure = {"what": "delete", "job": shown, "sure": "yes"}
         assert browser.post("/", data=sure).status_code == 303
     assert len(manager.list()) == 2
+
+
+def test_the_oldest_of_many_jobs_are_found_with_few_statements(
+    client: Client, manager: JobManager
+) -> None:
+    manager.cancel(manager.create("support", "triage").id)
+    jobs = manager.database.tables.jobs
+
+    def fill(connection: Connection) -> None:
+        row = connection.execute(select(jobs)).one()._asdict()
+        rows = [{**row, "number": n, "id": f"{n:032x}"} for n in range(2, 10_001)]
+        connection.execute(insert(jobs), rows)
+
+    manager.database.write(fill)
+    with closing(client.browser()) as browser:
+        statements: list[object] = []
+        engine = manager.database._engine
+        event.listen(engine, "before_cursor_execute", lambda *said: statements.append(said[2]))
+        page = browser.post("/", data={"what": "prune", "days": "0"}).text
+        assert len(statements) < 10
+    assert "the oldest 50 of 10,000 jobs" in page
+    assert "promptgraft jobs prune --older-than 0</code> deletes all of them" in page
+    shown = re.findall(r'name="job" value="(\w+)"', page)
+    assert shown[1:] == [f"{n:032x}" for n in range(2, 51)]
 
 
 def test_the_columns_of_the_list_are_chosen_in_its_address(

@@ -71,6 +71,11 @@ def test_a_token_opens_a_session_with_its_scopes(browser: httpx.Client, ana: str
     page = browser.get("/")
     assert page.status_code == 200
     assert re.search(r'/account">ana</a><span class="quiet">read, submit</span>', page.text)
+    for path in ("/nothing", "/assets/nothing", "/logout"):
+        refused = browser.get(path, headers=HTML)
+        assert refused.status_code in (404, 405)
+        assert '/account">ana</a>' in refused.text
+        assert "ana" not in httpx.get(browser.base_url.join(path), headers=HTML).text
     # A session may do what its token may, and no more.
     assert browser.post("/tags", data={"what": "rollback"}).status_code == 403
     assert browser.post("/new", data={"prompt": "support/triage"}).status_code == 303

@@ -16,7 +16,7 @@ from promptgraft.targets.part_kinds import VISIBILITY_QUESTION
 DEFAULT = "gepa"
 """The algorithm of those who name none."""
 
-_OWN = {
+SHIPPED = {
     DEFAULT: f"{__name__}.gepa.config:GepaConfig",
     "gradient": f"{__name__}.gradient.config:GradientConfig",
 }
@@ -24,7 +24,7 @@ _GROUP = Group[RunConfig](
     "promptgraft.algorithms",
     "algorithm",
     RunConfig,  # type: ignore[type-abstract] # only its subclasses are called
-    _OWN,
+    SHIPPED,
 )
 
 
@@ -40,9 +40,9 @@ def algorithm(name: str = DEFAULT) -> type[RunConfig]:
 def shipped_questions() -> Mapping[str, PromptTemplate[object]]:
     """Return the questions of promptgraft's own algorithms and kinds of parts, by their keys."""
     questions: dict[str, PromptTemplate[object]] = {}
-    for name in _OWN:
+    for name in SHIPPED:
         questions |= algorithm(name).questions
     return {**questions, VISIBILITY_QUESTION.key: VISIBILITY_QUESTION}
 
 
-__all__ = ["DEFAULT", "algorithm", "shipped_questions"]
+__all__ = ["DEFAULT", "SHIPPED", "algorithm", "shipped_questions"]

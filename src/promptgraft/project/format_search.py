@@ -9,7 +9,7 @@ from typing import get_args
 
 import attrs
 
-from promptgraft.algorithms import DEFAULT, algorithm
+from promptgraft.algorithms import DEFAULT, SHIPPED, algorithm
 from promptgraft.errors import ConfigError
 from promptgraft.evals.aggregate import Aggregation, Lexicographic, WeightedMean
 from promptgraft.evals.dataset import DUPLICATES, FORMATS, NAMES, REFUSE
@@ -310,8 +310,10 @@ def _algorithm(node: Node) -> str | None:
 
 
 @functools.cache
-def settings_of(name: str) -> Kind[OptimizerConfig]:
+def settings_of(name: str, *others: str) -> Kind[OptimizerConfig]:
     """Return the kind of the settings of a search by an algorithm.
+
+    A setting that only one of ``others`` has is refused with the name of that algorithm.
 
     Raises:
         ConfigError: no such algorithm is installed.
@@ -327,8 +329,9 @@ def settings_of(name: str) -> Kind[OptimizerConfig]:
         for field in attrs.fields(kind)
     }
     foreign_settings = {
-        field.name: f"is a setting of the algorithm `{DEFAULT}`, not of `{name}`; leave it out"
-        for field in attrs.fields(algorithm(DEFAULT))
+        field.name: f"is a setting of the algorithm `{other}`, not of `{name}`; leave it out"
+        for other in others
+        for field in attrs.fields(algorithm(other))
         if field.name not in attrs.fields_dict(config)
     }
     return record(
@@ -348,7 +351,10 @@ def _read_optimizer(node: Node) -> OptimizerConfig | None:
     algorithm_name = node.value.get("algorithm") if isinstance(node.value, Mapping) else None
     name = algorithm_name if isinstance(algorithm_name, str) else DEFAULT
     try:
-        kind = settings_of(name)
+        known_names = {"algorithm", *attrs.fields_dict(algorithm(name))}
+        # Only if a name needs it: to import another algorithm takes a tenth of a second.
+        has_unknown = isinstance(node.value, dict) and not node.value.keys() <= known_names
+        kind = settings_of(name, *(SHIPPED if has_unknown else ()))
     except ConfigError:
         _algorithm(node.member("algorithm"))  # notes the fault of the name
         return None  # without the algorithm, the other keys cannot be checked

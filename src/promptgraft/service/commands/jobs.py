@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -208,12 +209,16 @@ def _listed(
     state: str | None = None,
     project: str | None = None,
     prompt: str | None = None,
+    by: int | None = None,
     limit: int | None = None,
 ) -> list[Job]:
-    """Return jobs, the newest first; all of them without a limit."""
+    """Return jobs, the newest first; all of them without a limit.
+
+    ``by`` restricts them to those that had ended by then.
+    """
     from promptgraft.service.jobs import interface, types  # needs the extra `server`
 
-    where = types.JobFilter(state=state, project=project, prompt=prompt)
+    where = types.JobFilter(state=state, project=project, prompt=prompt, ended_by=by)
     listed: list[Job] = []
     while limit is None or len(listed) < limit:
         size = min(interface.LARGEST_PAGE, limit - len(listed) if limit else interface.LARGEST_PAGE)
@@ -261,7 +266,7 @@ def _said(text: str) -> str:
 def _print_job(job: Job) -> None:
     from promptgraft.service.jobs.preparing import written_changes
 
-    screen, status = Screen(), job.status
+    screen, status, most = Screen(), job.status, job.status.max_iterations
     wish = f", asked to {job.wish}" if job.wish else ""
     screen.line(f"job {job.id}: {job.state}{wish}", bold=True)
     changes = ", ".join(f"{name}={value}" for name, value in written_changes(job.changes).items())
@@ -271,7 +276,7 @@ def _print_job(job: Job) -> None:
         ("created", f"{datetime.fromtimestamp(job.created, UTC):%Y-%m-%d %H:%M:%SZ}"),
         ("reason", job.reason),
         ("progress", f"{job.progress:.0f} %, step {status.step}, {status.rollouts:,} test calls"),
-        ("at most", f"{status.max_iterations:,} candidates tried" if status.max_iterations else ""),
+        ("candidates", f"at most {most:,}; steps without a new text do not count" if most else ""),
         ("doing", status.stage),
         ("waits for", status.waiting),
         ("validation", "" if status.baseline is None else change(status.baseline, status.best)),
@@ -540,24 +545,16 @@ def prune_command(
         if days is None:
             doomed = [jobs.get(name) for name in names]
         else:
-            doomed = _ended_before(jobs, days, states or ("completed", "failed", "cancelled"))
+            latest = math.ceil(time.time()) - days * 86_400
+            doomed = [
+                job for state in states or (None,) for job in _listed(jobs, state=state, by=latest)
+            ]
         for job in doomed:
             if not dry_run:
                 jobs.delete(job.id)
             echo(f"{'would remove' if dry_run else 'removed'} job {job.id}")
         if not doomed:
             echo(f"no {' or '.join(states) or 'ended'} job is so old")
-
-
-def _ended_before(jobs: Jobs, days: int, states: Sequence[str]) -> list[Job]:
-    """Return the jobs that ended in one of the states, so many days ago or more."""
-    latest = time.time() - days * 86_400
-    return [
-        job
-        for state in states
-        for job in _listed(jobs, state=state)
-        if job.ended is not None and job.ended <= latest
-    ]
 
 
 @jobs_command.command("vacuum", epilog=options.examples("jobs vacuum --jobs sqlite:///jobs.db"))

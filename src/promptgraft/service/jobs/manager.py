@@ -132,10 +132,12 @@ class JobManager(TagMover):
                 connection, where, before=before, limit=limit, projects=projects, order=order
             )
 
-    def counts(self, *, projects: Collection[str] | None = None) -> dict[str, int]:
+    def counts(
+        self, where: JobFilter = ALL_JOBS, *, projects: Collection[str] | None = None
+    ) -> dict[str, int]:
         """Return the number of jobs in each state; ``projects`` restricts them to these."""
         with self.database.reading() as connection:
-            return self._rows.counts(connection, projects)
+            return self._rows.counts(connection, where, projects)
 
     def totals(self, *, projects: Collection[str] | None = None) -> Sequence[ProjectTotals]:
         """Return what the jobs of each project come to; ``projects`` restricts them to these."""
@@ -172,8 +174,12 @@ class JobManager(TagMover):
                 "no worker takes jobs of this project; start one: "
                 f"promptgraft worker --project {project}=FILE"
             )
-        # What the job itself has met is its reason.
-        if queued.reason or any(project not in worker.avoids for worker in alive):
+        # What the job itself has met is its reason; a dry run is tried by all.
+        if (
+            queued.reason
+            or queued.changes.dry_run
+            or any(project not in worker.avoids for worker in alive)
+        ):
             return ""
         worker = alive[-1]
         return (

@@ -16,7 +16,6 @@ from sqlalchemy import (
     Connection,
     Double,
     Row,
-    Table,
     Text,
     and_,
     case,
@@ -102,20 +101,19 @@ class Order:
                 took = select(func.sum(ended - attempts.c.started))
                 return took.where(attempts.c.job == jobs.c.number).scalar_subquery()
             case "verdict":
-                return func.nullif(_of_status(jobs, "verdict", dialect), "")
-        gain = _of_status(jobs, "gain", dialect)
+                return func.nullif(_field(jobs.c.status, "verdict", dialect), "")
+        gain = _field(jobs.c.status, "gain", dialect)
         # MySQL returns numbers of a document as text.
         return gain if dialect == "sqlite" else cast(gain, Double)
 
 
-def _of_status(jobs: Table, name: str, dialect: str) -> ColumnElement[object]:
-    """Return a field of the status, which is a document of bytes in every database."""
-    status = jobs.c.status
+def _field(document: ColumnElement[bytes], name: str, dialect: str) -> ColumnElement[object]:
+    """Return a field of a document, which is bytes in every database; NULL without it."""
     if dialect == "postgresql":
-        return func.json_extract_path_text(cast(func.convert_from(status, "UTF8"), JSON), name)
+        return func.json_extract_path_text(cast(func.convert_from(document, "UTF8"), JSON), name)
     if dialect == "sqlite":
-        return func.json_extract(cast(status, Text), f"$.{name}")
-    return func.json_value(cast(status, CHAR), f"$.{name}")
+        return func.json_extract(cast(document, Text), f"$.{name}")
+    return func.json_value(cast(document, CHAR), f"$.{name}")
 
 
 # Long enough for three renewals, short enough that the job of a dead worker soon continues.
@@ -262,6 +260,19 @@ class JobRows(JobLines):
         order: Order | None = None,
     ) -> list[Job]:
         """Return jobs, the newest first or in another order."""
+        query = select(*self._light).where(*self._conditions(where, projects)).limit(limit)
+        if before is not None:
+            query = query.where(self._jobs.c.number < before)
+        if order is None:
+            query = query.order_by(self._jobs.c.number.desc())
+        else:
+            clauses = order.clauses(self._database, connection.dialect.name)
+            query = query.order_by(*clauses).offset(order.offset)
+        return [_job(row) for row in connection.execute(query)]
+
+    def _conditions(
+        self, where: JobFilter, projects: Collection[str] | None
+    ) -> list[ColumnElement[bool]]:
         jobs = self._jobs
         conditions: list[ColumnElement[bool]] = [
             jobs.c[name] == value
@@ -270,31 +281,27 @@ class JobRows(JobLines):
         ]
         if where.since is not None:
             conditions.append(jobs.c.created >= where.since)
+        if where.ended_by is not None:
+            conditions.append(jobs.c.ended <= where.ended_by)
         if projects is not None:
             conditions.append(jobs.c.project.in_(sorted(projects)))
-        if before is not None:
-            conditions.append(jobs.c.number < before)
         if where.text:
             fields = [jobs.c.id, jobs.c.project, jobs.c.prompt, jobs.c.tag]
             conditions.append(
                 or_(*(field.contains(where.text, autoescape=True) for field in fields))
             )
-        query = select(*self._light).where(*conditions).limit(limit)
-        if order is None:
-            query = query.order_by(jobs.c.number.desc())
-        else:
-            clauses = order.clauses(self._database, connection.dialect.name)
-            query = query.order_by(*clauses).offset(order.offset)
-        return [_job(row) for row in connection.execute(query)]
+        return conditions
 
     def counts(
-        self, connection: Connection, projects: Collection[str] | None = None
+        self,
+        connection: Connection,
+        where: JobFilter,
+        projects: Collection[str] | None = None,
     ) -> dict[str, int]:
         """Return the number of jobs in each state; of some projects, or of all."""
         state = self._jobs.c.state
-        query = select(state, func.count()).group_by(state)
-        if projects is not None:
-            query = query.where(self._jobs.c.project.in_(sorted(projects)))
+        conditions = self._conditions(where, projects)
+        query = select(state, func.count()).where(*conditions).group_by(state)
         rows = connection.execute(query).all()
         return {**dict.fromkeys(map(str, JobState), 0), **{row[0]: row[1] for row in rows}}
 
@@ -375,7 +382,12 @@ class JobRows(JobLines):
         return [_job(row) for row in connection.execute(query.with_for_update())]
 
     def claim(
-        self, connection: Connection, projects: Collection[tuple[str, str]], worker: str
+        self,
+        connection: Connection,
+        projects: Collection[tuple[str, str]],
+        worker: str,
+        *,
+        only_dry: Collection[str] = (),
     ) -> Claim | None:
         """Give a worker the next job that it can run; None if there is none.
 
@@ -385,14 +397,18 @@ class JobRows(JobLines):
             connection: that of the transaction.
             projects: names and digests of what the worker can run.
             worker: its name.
+            only_dry: names of projects of which it can run dry runs only.
         """
         jobs, now = self._jobs, self._database.seconds
+        # Defaults are not written, so that only dry runs have the field.
+        is_dry = _field(jobs.c.request, "dry_run", connection.dialect.name).is_not(None)
         number = connection.scalar(
             select(jobs.c.number)
             .where(
                 jobs.c.state == JobState.QUEUED,
                 jobs.c.not_before <= now,
                 tuple_(jobs.c.project, jobs.c.digest).in_(sorted(projects)),
+                *([or_(jobs.c.project.not_in(sorted(only_dry)), is_dry)] if only_dry else []),
             )
             # The oldest first, so that no job starves among equals.
             .order_by(jobs.c.priority.desc(), jobs.c.number)

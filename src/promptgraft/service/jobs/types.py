@@ -69,6 +69,7 @@ class JobFilter:
         prompt: the prompt.
         tag: the tag.
         since: earliest time of creation, in seconds since 1970.
+        ended_by: latest time of its end, in whole seconds since 1970.
         text: a substring of id, project, prompt or tag.
 
     Raises:
@@ -80,6 +81,7 @@ class JobFilter:
     prompt: str | None = None
     tag: str | None = None
     since: float | None = None
+    ended_by: int | None = None
     text: str | None = None
 
 
@@ -194,7 +196,8 @@ class Status:
     """Status of a job as its worker last reported it.
 
     Attributes:
-        step: number of the latest step; one that tries no proposal counts too.
+        step: number of the latest step; one that tries no proposal counts too, so that it may
+            be above ``max_iterations``.
         max_iterations: proposals that it may try, at most; None before its plan is made.
         stage: the current phase of the run.
         waiting: what the run waits for, in a few words; empty if it does not wait.

@@ -138,6 +138,7 @@ class Worker:
         self._ending = threading.Event()
         self._digests = _digests(self._projects)
         self._avoids: dict[str, str] = {}
+        self._only_dry: set[str] = set()
         self._presence = Presence(self._database, name=self._name, processes=processes)
 
     def run(self, *, until_idle: bool = False) -> None:
@@ -186,7 +187,9 @@ class Worker:
             return None
         try:
             return self._database.write(
-                lambda connection: self._rows.claim(connection, digests, self._name)
+                lambda connection: self._rows.claim(
+                    connection, digests, self._name, only_dry=self._only_dry
+                )
             )
         except DatabaseError:
             # If its commit broke, this worker may have a job, of which it knows nothing.
@@ -322,12 +325,17 @@ class Worker:
             told(_logger, level, f"job_{now.state}", words, job=job.id, attempt=job.attempts)
 
     def _leave(self, job: Job, code: int) -> None:
-        """Stop claiming jobs of a project that this machine cannot run, or that has changed."""
+        """Stop claiming jobs of a project that this machine cannot run, or that has changed.
+
+        A dry run needs no key, so that it is claimed until one of them cannot be run either.
+        """
         if code == HAS_CHANGED:
             self._digests = [pair for pair in self._digests if pair != (job.project, job.digest)]
             self._avoids[job.project] = _exit_reason(code)
             return
-        self._digests = [pair for pair in self._digests if pair[0] != job.project]
+        if job.changes.dry_run:
+            self._digests = [pair for pair in self._digests if pair[0] != job.project]
+        self._only_dry.add(job.project)
         with self._database.reading() as connection:
             self._avoids[job.project] = self._error_of(connection, job) or _exit_reason(code)
 

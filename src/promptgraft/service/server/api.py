@@ -150,6 +150,7 @@ def list_jobs(call: ApiCall) -> ApiReply:
     where = JobFilter(
         **{name: query.get(name) for name in names},
         since=call.integer("since", 0, least=0, most=10**11) or None,
+        ended_by=call.integer("ended_by", 0, least=0, most=10**11) or None,
     )
     jobs = call.manager.list(
         where,
@@ -434,7 +435,7 @@ ROUTES: Sequence[Route] = (
         query={
             "state": {"enum": [str(state) for state in JobState]},
             **dict.fromkeys(("project", "prompt", "tag", "text"), _STRING),
-            "since": _AFTER,
+            **dict.fromkeys(("since", "ended_by"), _AFTER),
             "cursor": _AFTER,
             "limit": _SMALL,
             "fields": _STRING,

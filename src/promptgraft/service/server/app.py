@@ -518,7 +518,7 @@ class _Server:
                 problem,
                 _base(request),
                 _wanted(request),
-                who=getattr(request.state, "caller", None),
+                who=await self._who(request, problem),
                 provider=self._access.provider_name,
             )
             return Response(
@@ -533,6 +533,21 @@ class _Server:
             media_type="application/problem+json",
             headers=headers,
         )
+
+    async def _who(self, request: Request, problem: ApiProblem) -> ApiCaller | None:
+        """Return who is signed in; None if nobody is, or if that is not to be known."""
+        caller: ApiCaller | None = getattr(request.state, "caller", None)
+        # A path that no endpoint has is refused before anybody has looked who asks.
+        if caller is not None or problem.status not in (404, 405):
+            return caller
+        try:
+            self._access.check_origin(request.method, request.headers)
+            visit = self._visit(request)
+            return await run_in_threadpool(
+                self._access.caller, request.headers, request.cookies, visit, peer=_peer(request)
+            )
+        except (PromptgraftError, ApiProblem):
+            return None
 
 
 def _peer(request: Request) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -503,20 +504,12 @@ def _confirm_pruning(call: ApiCall, days: str, state: str) -> ApiReply:
         raise ApiProblem(
             422, f"days: expected an integer from 0 to {_MOST_DAYS}, found {days[:40]!r}"
         )
-    latest = datetime.now(UTC).timestamp() - number * _SECONDS_A_DAY
-    jobs: list[Job] = []
-    for ended_as in [state] if state else _ENDED:
-        before = None
-        while page := call.manager.list(
-            JobFilter(state=ended_as),
-            before=before,
-            limit=LARGEST_PAGE,
-            projects=call.caller.projects,
-        ):
-            jobs += [job for job in page if job.ended is not None and job.ended <= latest]
-            before = page[-1].number
-    jobs.sort(key=lambda job: job.ended or 0.0)
-    return page_of(call, "delete_jobs.html", jobs=jobs[:_PAGE], total=len(jobs), state=state)
+    latest = math.ceil(datetime.now(UTC).timestamp()) - number * _SECONDS_A_DAY
+    where = JobFilter(state=state or None, ended_by=latest)
+    oldest = Order(by="created", is_rising=True)
+    jobs = call.manager.list(where, limit=_PAGE, projects=call.caller.projects, order=oldest)
+    total = sum(call.manager.counts(where, projects=call.caller.projects).values())
+    return page_of(call, "delete_jobs.html", jobs=jobs, total=total, state=state, days=number)
 
 
 def act(call: ApiCall) -> ApiReply:
