@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from html import unescape
@@ -16,6 +17,7 @@ from promptgraft.cli.main import run
 from promptgraft.project.python_source import beside
 from promptgraft.service.jobs import ApprovalNeededError, JobClient, JobManager, JobNotFoundError
 from promptgraft.service.server import Scope, TokenStore
+from promptgraft.service.server.views import Act
 from runs.test_report_in_browser import browser as browser_of_reports
 from runs.test_report_in_browser import new_page
 from server.serving import Client, asking, served
@@ -305,3 +307,26 @@ def test_commands_hold_protected_tags_too(
     assert run(["jobs", "approvals", "unprotect", "production", *here]) == 0
     assert run(["jobs", "approvals", "protect", "stable", *here]) == 0
     assert [row.tag for row in manager.protections("support")] == ["stable"]
+
+
+def test_a_request_names_the_job_whose_winner_it_moves(client: Client) -> None:
+    manager = client.manager.acting_for("ana")
+    manager.protect("support", "production")
+    # Jobs that differ in their limits only are one run, and may find one winner.
+    first, second, third = (
+        manager.create("support", "triage", {"budget": 150, **change})
+        for change in ({}, {"note": "again"}, {"store": False})
+    )
+    work_off(manager)
+    results = [manager.result(job.id) or {} for job in (first, second, third)]
+    assert len({str(result["run_id"]) for result in results}) == 1
+    manager.apply(first.id)
+    manager.promote("support", "triage", "latest", to="stable")
+    for source in ("latest", "stable", second.candidate_tag):
+        with pytest.raises(ApprovalNeededError) as needed:
+            manager.promote("support", "triage", source, to="production")
+        request = manager.request(needed.value.request)
+        assert request.move.job == (second if source == second.candidate_tag else first).id
+        manager.withdraw(request.number)
+    asked = [Act.of(json.loads(line)).what for _, _, line in manager.events(first.id)]
+    assert asked[-2:] == ["applied to latest", "promoted to stable"]

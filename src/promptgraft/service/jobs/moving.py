@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from promptgraft.errors import ConfigError, OverrideConflictError
 from promptgraft.ground.serde import Json, did_you_mean
+from promptgraft.overrides import RevisionedStore
 from promptgraft.overrides.parts.validation import check_tag
 from promptgraft.project import Project
 from promptgraft.project.python_source import beside
@@ -29,7 +30,13 @@ from promptgraft.service.jobs.approvals import (
     TagMove,
 )
 from promptgraft.service.jobs.interface import LARGEST_PAGE, Jobs
-from promptgraft.service.jobs.promoting import Expected, TaggedRevision, held, promoted
+from promptgraft.service.jobs.promoting import (
+    Expected,
+    TaggedRevision,
+    address,
+    held,
+    promoted,
+)
 from promptgraft.service.jobs.rows import JobRows
 from promptgraft.service.jobs.types import (
     CANDIDATE_PREFIX,
@@ -66,8 +73,8 @@ class TagMover(Jobs):
         project_found = self._project(project)
         with beside(project_found.folder):
             subject, store = project_found.prompt(prompt), project_found.store()
+            job = self._job_of(held(store, subject, tag), project, prompt)
             if self._approvals.is_protected(project, to):
-                job = self._job_of(held(store, subject, tag), project, prompt)
                 move = tag_moves.promotion(
                     store,
                     subject,
@@ -79,10 +86,11 @@ class TagMover(Jobs):
                     job=job.id if job else "",
                 )
                 self._ask(move)
-            note = f"promoted from {tag}{f' by {self._by}' if self._by else ''}"
-            rows = promoted(store, subject, tag, to=to, expected=expected, note=note)
+            origin = f", the winner of job {job.id}" if job else ""
+            note = f"promoted from {tag}{f' by {self._by}' if self._by else ''}{origin}"
+            promoted(store, subject, tag, to=to, expected=expected, note=note)
             now = held(store, subject, to)
-        self._record_move(rows, "promote", project=project, prompt=prompt, tag=to)
+        self._record_move(job, "promote", tag=to)
         return {row.name: row.revision.id for row in now}
 
     def apply(
@@ -145,28 +153,28 @@ class TagMover(Jobs):
                 store, subject, tag, revisions, project=project, expected=expected
             )
             rows = [row for row in held(store, subject, tag) if row.name in move.after]
+            job = self._job_of(rows, project, prompt)
             if self._approvals.is_protected(project, tag):
-                job = self._job_of(rows, project, prompt)
                 self._ask(attrs.evolve(move, job=job.id if job else ""))
             tag_moves.carry_out(store, subject, move, note="")
-        self._record_move(rows, "rollback", project=project, prompt=prompt, tag=tag)
+        self._record_move(job, "rollback", tag=tag)
 
-    def _record_move(
-        self, rows: Sequence[TaggedRevision], what: str, *, project: str, prompt: str, tag: str
-    ) -> None:
+    def _record_move(self, job: Job | None, what: str, *, tag: str) -> None:
         """Record who moved a winner in the events of its job."""
-        if (job := self._job_of(rows, project, prompt)) is not None:
+        if job is not None:
             self.database.write(partial(self._record, job=job, what=what, tag=tag))
 
     def _job_of(self, rows: Sequence[TaggedRevision], project: str, prompt: str) -> Job | None:
         """Return the job that has found a winner, if that is among the latest 100."""
-        runs = {row.revision.provenance.run_id for row in rows}
         where = JobFilter(state=JobState.COMPLETED, project=project, prompt=prompt)
-        for job in self.list(where, limit=LARGEST_PAGE):
-            # The store knows the run of a revision, but not the job that ran it.
-            if (self.result(job.id) or {}).get("run_id") in runs:
+        jobs = [job for job in self.list(where, limit=LARGEST_PAGE) if job.status.revisions]
+        notes = " ".join(row.revision.provenance.note for row in rows)
+        # Jobs that differ in their limits only have one run id, and may find one winner.
+        for job in jobs:
+            if job.id in notes:
                 return job
-        return None
+        store = self._project(project).store()
+        return next((job for job in jobs if _is_winner(rows, store, job)), None)
 
     # Protected tags
 
@@ -306,3 +314,12 @@ class TagMover(Jobs):
             near = did_you_mean(name, list(self.projects))
             raise ConfigError(f"there is no project `{name}`{near}; there: {names}")
         return self.projects[name]
+
+
+def _is_winner(rows: Sequence[TaggedRevision], store: RevisionedStore, job: Job) -> bool:
+    """Return whether a revision holds what the candidate of a job does."""
+    return any(
+        (candidate := store.current_at(address(row.prompt, job.candidate_tag)))
+        and row.revision.override == attrs.evolve(candidate.override, tag=row.revision.override.tag)
+        for row in rows
+    )
