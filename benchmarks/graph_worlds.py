@@ -209,7 +209,7 @@ class Reader:
                 return _block({"problems": said[:20]})
             case "write-patch":
                 text = self.rewritten(_unfenced(bound["current"]), _NEED.findall(bound["problems"]))
-                return _block({"text": text, "why": "it lacks words"})
+                return f"It lacks words.\n```instruction\n{text}\n```"
             case "reflect-prompt":
                 return "\n".join(
                     f"```{name}\n{self.rewritten(text, self._lacked(bound['examples'], mark))}\n```"

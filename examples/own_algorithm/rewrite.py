@@ -14,9 +14,9 @@ from promptgraft.search import (
     Kit,
     Rollouts,
     RunConfig,
+    new_text,
     question_on,
 )
-from promptgraft.search import parse_reply as text_of
 
 
 class Rewriting(BaseSearch):
@@ -42,8 +42,9 @@ class Rewriting(BaseSearch):
                 f"step/{step}/reflect/0", about, records, meta_prompts=kit.questions
             )
             try:
+                text = new_text(reply.text, about.text).text
                 child = kit.target.graft(
-                    parent, module, text_of(reply.text), parents=(best,), examples=kit.validation
+                    parent, module, text, parents=(best,), examples=kit.validation
                 )
             except InvalidProposalError:
                 continue

@@ -44,7 +44,7 @@ from promptgraft.search.reflection import reflection_params
 from promptgraft.targets.replies import (
     JSON_TAG,
     TEXT_TAG,
-    parse_reply,
+    new_text,
     read_named_texts,
     read_task_example,
     read_tool_example,
@@ -272,7 +272,7 @@ def reply(prompt: Prompt[object]) -> str:
 
 
 def proposal(meta: MetaPrompt, prompt: Prompt[object]) -> str:
-    return parse_reply(reply(prompt), tag=TEXT_TAG if meta is MetaPrompt.SECTION else JSON_TAG)
+    return new_text(reply(prompt), tag=TEXT_TAG if meta is MetaPrompt.SECTION else JSON_TAG).text
 
 
 def test_a_tool_example_is_written_from_the_right_call_with_other_names() -> None:
@@ -369,7 +369,9 @@ def test_without_tools_a_worked_example_shows_the_answer_that_was_expected() -> 
         return reply(Prompt(META_PROMPTS[MetaPrompt.GENERATION]).bind(params))
 
     expected = 'error: expected "KeyError", found ""'
-    _, read = read_task_example(parse_reply(written(expected), tag=JSON_TAG), outcome_is_text=False)
+    _, read = read_task_example(
+        new_text(written(expected), tag=JSON_TAG).text, outcome_is_text=False
+    )
     assert read.objective == MISSING.objective.replace("KeyError", "SampleName")
     assert json.loads(read.outcome_json) == {"error": "SampleName"}
     assert list(read.steps) == []

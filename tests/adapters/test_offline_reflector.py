@@ -26,7 +26,7 @@ from promptgraft.overrides.parts.body import BodySyntax, marker_names
 from promptgraft.search.reflection import reflection_params
 from promptgraft.targets.part_kinds import VISIBILITY_QUESTION
 from promptgraft.targets.part_questions import REFLECT_ON_SECTION
-from promptgraft.targets.replies import JSON_TAG, parse_reply
+from promptgraft.targets.replies import JSON_TAG, new_text
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
 
 CHOICES = ("fruit", "bird", "hand_tool", "weather")
@@ -78,7 +78,7 @@ def reflect(
     )
     prompt = Prompt(REFLECT_ON_SECTION).bind(params)
     response = (adapter or OfflineAdapter()).evaluate(prompt, session=Session())
-    return parse_reply(response.text)
+    return new_text(response.text).text
 
 
 def choice_of(states: dict[str, str], *records: RolloutRecord, **texts: str) -> object:
@@ -89,7 +89,7 @@ def choice_of(states: dict[str, str], *records: RolloutRecord, **texts: str) -> 
     )
     prompt = Prompt(VISIBILITY_QUESTION).bind(reflection_params(description, records))
     text = OfflineAdapter().evaluate(prompt, session=Session()).text
-    return json.loads(parse_reply(text, tag=JSON_TAG))
+    return json.loads(new_text(text, tag=JSON_TAG).text)
 
 
 FULL = {"section rules": "full", "section cases": "full", "task example cases/one": "full"}
@@ -351,7 +351,7 @@ def test_from_the_published_question_it_learns_the_labels_that_the_examples_show
         described(), [rollout("The hammer fell on the anvil.", "hand_tool", "fruit")]
     )
     reply = OfflineAdapter().evaluate(Prompt(PUBLISHED).bind(params), session=Session()).text
-    rule = rule_of("hand_tool", parse_reply(reply))
+    rule = rule_of("hand_tool", new_text(reply).text)
     assert rule == "- hand_tool: nails (perhaps hammer, fell, anvil)"
 
 
@@ -372,7 +372,7 @@ def test_where_it_learns_nothing_the_reply_says_why(output: str, feedback: str, 
     prompt = Prompt(REFLECT_ON_SECTION).bind(reflection_params(described(output=output), [record]))
     reply = OfflineAdapter().evaluate(prompt, session=Session()).text
     assert reply.startswith(f"the embedded offline model learned nothing: {why}")
-    assert parse_reply(reply) == RULES
+    assert new_text(reply).text == RULES
 
 
 words = st.text("abcdefghijklmnopqrstuvwxyz", min_size=3, max_size=9)

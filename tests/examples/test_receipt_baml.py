@@ -23,7 +23,7 @@ from promptgraft.ground.text import fenced
 from promptgraft.project.python_source import load_file
 from promptgraft.runtime import Session
 from promptgraft.targets.part_questions import PART_QUESTIONS, ReflectionParams
-from promptgraft.targets.replies import parse_reply
+from promptgraft.targets.replies import new_text
 from promptgraft.targets.types import MetaPrompt
 
 BamlRuntime = pytest.importorskip("baml_py").BamlRuntime
@@ -170,4 +170,4 @@ def test_the_writer_answers_a_question_about_one_part_with_its_text(part: str, t
         examples="`this.date == x` does not hold",
     )
     question = Prompt(PART_QUESTIONS[MetaPrompt.SECTION]).bind(params)
-    assert parse_reply(writer.evaluate(question, session=Session()).text) == text
+    assert new_text(writer.evaluate(question, session=Session()).text).text == text

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from gradient.words_world import block
+from gradient.words_world import block, text_block
 from optimizers.worlds import bound, current_text
 from promptgraft import RolloutFeedback
 from promptgraft.adapters.scripted import Reply, ScriptedAdapter
@@ -124,7 +124,7 @@ def reply(rendered: RenderedPrompt[object], most: int = 9) -> str:
             return block({"problems": problems})
     words = _missing(bound(rendered, "problems"))[:most]
     text = " ".join((current_text(rendered), *words))
-    return block({"text": text, "why": f"it lacks {', '.join(words)}"})
+    return text_block(text, f"it lacks {', '.join(words)}")
 
 
 def _blame_step(rendered: RenderedPrompt[object]) -> str:

@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from gradient import flow_world
-from gradient.words_world import PATCH, Run, block, reply, settings
+from gradient.words_world import PATCH, Run, block, reply, settings, text_block
 from optimizers.worlds import (
     OVERLOADED,
     PROMPT,
@@ -137,7 +137,7 @@ def crashing(rendered: RenderedPrompt[object]) -> str:
 def test_a_candidate_that_crashes_on_hard_cases_does_not_beat_one_that_does_not() -> None:
     def reckless(rendered: RenderedPrompt[object]) -> str:
         text = "Known words: w0 w1 crash"
-        return block({"text": text, "why": "?"}) if rendered.key == PATCH else reply(rendered)
+        return text_block(text) if rendered.key == PATCH else reply(rendered)
 
     config = settings(initial={"section rules": "Known words: w0 w1 w2"}, first_try=False)
     result = Run(config, task=crashing, reflection=reckless).start()
@@ -213,7 +213,7 @@ def test_no_patch_carries_eight_words_of_a_training_answer() -> None:
 
     def copying(rendered: RenderedPrompt[object]) -> str:
         text = f"Known words: w0 {answer_text}"
-        return block({"text": text, "why": "?"}) if rendered.key == PATCH else reply(rendered)
+        return text_block(text) if rendered.key == PATCH else reply(rendered)
 
     validation = [twin(one, f"v{one.id}") for one in examples(6)]
     config = settings(training_examples=(*validation, *learned), max_rounds=2)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from promptgraft.algorithms.gradient.inquiries import Blames, read_blame, read_patch, read_problems
+from promptgraft.algorithms.gradient.inquiries import Blames, read_blame, read_problems
 from promptgraft.search.asks import Reply
 from promptgraft.search.round_events import Blame, Problem, Severity
 from promptgraft.targets.base import InvalidProposalError
@@ -29,7 +29,6 @@ def blames(text: str, finish_reason: str = "stop") -> Blames:
 READ: Mapping[str, Callable[[str], object]] = {
     "blame": blames,
     "merge": lambda text: read_problems(Reply(text=text, finish_reason="stop")),
-    "patch": lambda text: read_patch(Reply(text=text, finish_reason="stop"), as_json=False),
 }
 
 
@@ -39,7 +38,6 @@ WHOLE: Mapping[str, object] = {
         "hand_on": [{"step": "S1", "severity": "P2", "problem": "wrong"}],
     },
     "merge": {"problems": [{"severity": "P1", "problem": "too short"}]},
-    "patch": {"text": "better", "why": "it was too short"},
 }
 
 
@@ -81,15 +79,23 @@ def test_handles_are_read_as_what_they_stand_for() -> None:
     assert blames('{"blame": [], "hand_on": []}') == ((), ())
 
 
-def test_the_worst_problem_comes_first_and_a_text_of_json_may_stand_as_json() -> None:
+@pytest.mark.parametrize("around", ["{}", "`{}`", "[{}]", "**{}**", " {} "])
+def test_handles_and_severities_are_read_in_what_models_write_around_them(around: str) -> None:
+    entry = {"text": around.format("t2"), "severity": around.format("p1"), "problem": "too short"}
+    problem = Blame(to="section notes", severity=Severity.P1, text="too short")
+    assert blames(block({"blame": [entry], "hand_on": []})) == ((problem,), ())
+
+
+def test_a_list_with_nothing_in_it_may_be_left_out() -> None:
+    assert blames(block({"hand_on": []})) == blames(block({"blame": []})) == ((), ())
+
+
+def test_the_worst_problem_comes_first() -> None:
     problems = [{"severity": "P3", "problem": "b"}, {"severity": "P0", "problem": "a"}]
     assert READ["merge"](block({"problems": problems})) == (
         Problem(severity=Severity.P0, text="a"),
         Problem(severity=Severity.P3, text="b"),
     )
-    patch = block({"text": {"description": "d"}, "why": "w"})
-    found = read_patch(Reply(text=patch, finish_reason="stop"), as_json=True)
-    assert found == ('{"description": "d"}', "w")
 
 
 NAMES = ["blame", "hand_on", "problems", "text", "step", "severity", "problem", "why"]

@@ -41,6 +41,11 @@ def block(value: object) -> str:
     return f"```json\n{json.dumps(value)}\n```"
 
 
+def text_block(text: str, why: str = "?") -> str:
+    """Return a reply with a new text."""
+    return f"{why}\n```instruction\n{text}\n```"
+
+
 def missing(text: str) -> list[str]:
     return list(dict.fromkeys(re.findall(r"missing (\w+)", text)))
 
@@ -63,7 +68,7 @@ def reply(rendered: RenderedPrompt[object]) -> str:
         case "write-patch":
             words = missing(bound(rendered, "problems"))[:2]
             text = " ".join((current_text(rendered), *words))
-            return block({"text": text, "why": f"it does not know {', '.join(words)}"})
+            return text_block(text, f"it does not know {', '.join(words)}")
     raise AssertionError(rendered.key)
 
 

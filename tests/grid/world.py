@@ -217,12 +217,7 @@ def idle(rendered: Rendered) -> str:
         case "reflect-prompt":
             return json_reply(edits=[])
         case "reflect-section" | "reflect-section-published" | "write-patch":
-            text = current_text(rendered)
-            return (
-                words_world.block({"text": text, "why": "it is fine"})
-                if rendered.key == "write-patch"
-                else f"```instruction\n{text}\n```"
-            )
+            return f"```instruction\n{current_text(rendered)}\n```"
     return "{}"
 
 

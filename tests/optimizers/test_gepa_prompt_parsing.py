@@ -14,7 +14,7 @@ from optimizers.worlds import hostile_text, refusal_of
 from promptgraft.ground.text import fenced
 from promptgraft.search import RejectionReason
 from promptgraft.targets.base import InvalidProposalError
-from promptgraft.targets.replies import ReadEdits, edits_in, parse_reply
+from promptgraft.targets.replies import Edit, ReadEdits, edits_in, new_text
 
 UNPARSABLE, EMPTY, UNUSABLE = (
     RejectionReason.UNPARSABLE,
@@ -123,31 +123,42 @@ REFUSED = {
 @pytest.mark.parametrize("case", READ)
 def test_a_text_is_read_as_it_was_meant(case: str) -> None:
     reply, text = READ[case]
-    assert parse_reply(reply) == text
+    assert new_text(reply).text == text
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_reply_that_is_not_clear_is_refused_with_a_reason(case: str) -> None:
     reply, reason, detail = REFUSED[case]
     with pytest.raises(InvalidProposalError) as caught:
-        parse_reply(reply)
+        new_text(reply)
     assert caught.value.reason is reason
     assert detail in caught.value.detail
     assert "\n" not in caught.value.detail
 
 
+EDITS = "<<<<<<< SEARCH\nBe brief.\n=======\nBe exact.\n>>>>>>> REPLACE"
+
+
+def test_the_line_before_a_text_is_its_reason_and_edits_are_made_in_the_current_text() -> None:
+    assert new_text("Too long.\n\n```instruction\na\n```") == Edit("a", "Too long.")
+    assert new_text("```a`\n```instruction\na\n```") == Edit("a")
+    assert new_text(f"```instruction\n{EDITS}\n```", "Be brief.\nStop.") == Edit("Be exact.\nStop.")
+    with pytest.raises(InvalidProposalError, match="edit 1"):
+        new_text(f"```instruction\n{EDITS}\n```", "Stop.")
+
+
 @pytest.mark.parametrize("reply", ['{"a": 1}', '\n{\n"a": {}}\n', "{}"])
 def test_a_reply_that_is_one_json_object_needs_no_block_where_json_is_asked_for(reply: str) -> None:
-    assert parse_reply(reply, tag="json") == reply.strip()
+    assert new_text(reply, tag="json").text == reply.strip()
     for other, tag in ((reply, "instruction"), (f"So: {reply}", "json"), (f"{reply}!", "json")):
         with pytest.raises(InvalidProposalError, match="no fenced block"):
-            parse_reply(other, tag=tag)
+            new_text(other, tag=tag)
 
 
 @pytest.mark.parametrize("finish_reason", ["length", "max_tokens"])
 def test_a_reply_that_was_cut_off_is_refused_even_if_it_looks_whole(finish_reason: str) -> None:
     with pytest.raises(InvalidProposalError, match="cut off") as caught:
-        parse_reply("```instruction\nBe brief.\n```", finish_reason=finish_reason)
+        new_text("```instruction\nBe brief.\n```", finish_reason=finish_reason)
     assert caught.value.reason is UNPARSABLE
 
 
@@ -202,12 +213,12 @@ def test_any_reply_about_several_parts_is_read_or_refused(lines: list[str], end:
 
 
 def check_any_reply(reply: str, finish_reason: str) -> None:
-    refusal = refusal_of(lambda: parse_reply(reply, finish_reason=finish_reason))
+    refusal = refusal_of(lambda: new_text(reply, finish_reason=finish_reason).text)
     if refusal is not None:
         assert refusal.reason in {UNPARSABLE, EMPTY, UNUSABLE}, repr(reply)
         assert refusal.detail
         return
-    text = parse_reply(reply, finish_reason=finish_reason)
+    text = new_text(reply, finish_reason=finish_reason).text
     assert finish_reason == "stop"
     assert text.strip()
     assert text == text.strip("\n")
@@ -215,7 +226,7 @@ def check_any_reply(reply: str, finish_reason: str) -> None:
     text.encode("utf-8")
     assert not any(ord(character) < 32 and character not in "\n\t" for character in text)
     # What was read comes back from a block of its own.
-    assert parse_reply(in_block(text)) == text
+    assert new_text(in_block(text)).text == text
 
 
 def with_one_kind_of_line_end(text: str) -> str:
@@ -238,10 +249,10 @@ def test_a_text_in_a_fence_of_its_own_is_read_whole_or_refused_for_its_character
         text = hostile_text(chance, FRAGMENTS)
         expected = with_one_kind_of_line_end(text).strip("\n")
         reply = f"Sure!\n{in_block(text)}\nDone."
-        if refusal := refusal_of(partial(parse_reply, reply)):
+        if refusal := refusal_of(partial(new_text, reply)):
             assert refusal.reason is (UNUSABLE if expected.strip() else EMPTY), repr(text)
         else:
-            assert parse_reply(reply) == expected
+            assert new_text(reply).text == expected
 
 
 MEGABYTE = 1_000_000
@@ -266,11 +277,11 @@ LONG = {
 
 @pytest.mark.parametrize("case", LONG)
 def test_a_megabyte_is_read_in_one_pass(case: str) -> None:
-    refusal = refusal_of(lambda: parse_reply(LONG[case]))
+    refusal = refusal_of(lambda: new_text(LONG[case]).text)
     assert refusal is None or len(refusal.detail) < 200
 
 
 def test_thoughts_before_a_reply_are_no_part_of_it() -> None:
     draft = "<think>\n```instruction\nA draft.\n```\n</think>\n"
-    assert parse_reply(f"{draft}```instruction\nBe brief.\n```") == "Be brief."
-    assert parse_reply(f'{draft}{{"a": 1}}', tag="json") == '{"a": 1}'
+    assert new_text(f"{draft}```instruction\nBe brief.\n```").text == "Be brief."
+    assert new_text(f'{draft}{{"a": 1}}', tag="json").text == '{"a": 1}'

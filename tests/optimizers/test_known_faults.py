@@ -55,7 +55,7 @@ from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import Prompt, RenderedPrompt, TaskExamplesSection
 from promptgraft.runtime import Session, SessionProtocol
 from promptgraft.search import RejectionReason, StopReason
-from promptgraft.targets.replies import parse_reply
+from promptgraft.targets.replies import new_text
 
 AGENT = Prompt[object](agent_world.TEMPLATE)
 
@@ -131,7 +131,7 @@ def test_a_mutation_is_checked_with_bound_parameters() -> None:
 
 def test_a_text_does_not_end_at_its_first_inner_fence() -> None:
     reply = "```instruction\nAnswer so:\n```json\n{}\n```\nand stop.\n```"
-    assert parse_reply(reply) == "Answer so:\n```json\n{}\n```\nand stop."
+    assert new_text(reply).text == "Answer so:\n```json\n{}\n```\nand stop."
 
 
 @attrs.frozen

@@ -31,7 +31,7 @@ from promptgraft.targets.formatting import in_one_line
 from promptgraft.targets.part_questions import REFLECT_ON_SECTION, ReflectionParams
 from promptgraft.targets.replies import (
     JSON_TAG,
-    parse_reply,
+    new_text,
     read_named_texts,
     read_task_example,
     read_tool_example,
@@ -279,7 +279,7 @@ def test_a_reply_of_the_form_that_is_asked_for_can_be_read(
     task = section(asked, ("task",)).text
     form = task.partition("````\n")[2].partition("\n````")[0]
     filled = re.sub("<[^>]*>", "x", re.sub(r": <[^>]*>", ": {}", form))
-    assert read(parse_reply(filled, tag=JSON_TAG))
+    assert read(new_text(filled, tag=JSON_TAG).text)
 
 
 def test_what_there_is_none_of_leaves_no_heading_behind() -> None:

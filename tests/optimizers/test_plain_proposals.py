@@ -16,7 +16,7 @@ from promptgraft.search.reflection import reflection_params
 from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.part_questions import REFLECT_ON_SECTION
 from promptgraft.targets.prompt_target import PromptTarget
-from promptgraft.targets.replies import parse_reply
+from promptgraft.targets.replies import new_text
 from promptgraft.targets.types import Candidate
 
 PATH = ("router",)
@@ -31,7 +31,7 @@ def target_for(text: str, *placeholders: str, max_part_chars: int = 6_000) -> Pr
 
 def proposed(target: PromptTarget, text: str, parent: Candidate | None = None) -> str:
     """Return what an agent is handed when a reflector has replied with ``text`` in a block."""
-    candidate = grafted(target, parent or target.baseline(), PATH, parse_reply(fenced(text)))
+    candidate = grafted(target, parent or target.baseline(), PATH, new_text(fenced(text)).text)
     [prompt] = target.rollout.prompts_of(candidate).values()
     return text_of_section(prompt.render(), "router")
 

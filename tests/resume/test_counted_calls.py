@@ -57,7 +57,6 @@ def brain(asked: Asked) -> Answer:
         replies: tuple[tuple[str, dict[str, object]], ...] = (
             ('"blame"', {"blame": [{"text": "T1", **PROBLEM}]}),
             ('"problems"', {"problems": [PROBLEM]}),
-            ('"why"', {"text": f"Answer in capitals {asked.number}.", "why": "so it is"}),
         )
         for field, reply in replies:
             if field in said:

@@ -91,7 +91,7 @@ class AnswerBlock:
     Attributes:
         info: what stands beside its opening fence.
         text: its text.
-        before: the line before it that is not blank; empty if another block is, or none.
+        before: the line before it that is not blank; empty if there is none, or if it is a fence.
     """
 
     info: str
@@ -118,7 +118,8 @@ def blocks(text: str) -> tuple[list[AnswerBlock], bool]:
             if fence:
                 open_runs.append(fence["run"])
                 info, before, lines = fence["info"].strip(), last, []
-            last = line.strip() or last
+            # Nothing is said by a line that only begins like a fence.
+            last = "" if line.lstrip().startswith(("```", "~~~")) else line.strip() or last
             continue
         if fence and _closes(fence, open_runs[-1]):
             open_runs.pop()

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from promptgraft.search.verdict import HeldOut, RunVerdict
     from promptgraft.targets.base import InvalidProposalError, RejectionReason
     from promptgraft.targets.part_questions import PART_QUESTIONS, meta_prompt
-    from promptgraft.targets.replies import parse_reply
+    from promptgraft.targets.replies import new_text
 
 __all__ = [
     "PART_QUESTIONS",
@@ -119,7 +119,7 @@ __all__ = [
     "Teacher",
     "Together",
     "meta_prompt",
-    "parse_reply",
+    "new_text",
     "question_digest",
     "question_on",
     "reflection_params",

@@ -16,6 +16,7 @@ from promptgraft.overrides.parts.examples import ToolCall, WorkedExample, one_li
 from promptgraft.prompt.answers import answer_text, blocks
 from promptgraft.prompt.lenient_json import MAX_DEPTH, parse_lenient
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, unreadable
+from promptgraft.targets.text_lines import SEARCH, edited
 
 TEXT_TAG = "instruction"
 JSON_TAG = "json"
@@ -24,17 +25,19 @@ JSON_TAG = "json"
 _CUT_OFF = frozenset({"length", "max_tokens"})  # as OpenAI and as Anthropic say it
 
 
-def parse_reply(reply: str, *, tag: str = TEXT_TAG, finish_reason: str = "stop") -> str:
-    """Return the text of the reply's block with ``tag``.
+def new_text(
+    reply: str, current: str = "", *, tag: str = TEXT_TAG, finish_reason: str = "stop"
+) -> Edit:
+    """Return the text of the reply's block with ``tag``, and the line before the block.
 
     The block is the only one with that tag, or the only one at all. Its text may contain blocks,
-    if their fences are shorter or have a language. Text before and after the block is ignored.
-    But a bare fence after it is refused, because it may be the end of a text that contains bare
-    fences. A reply that consists of a JSON object needs no block.
+    if their fences are shorter or have a language. What is around it is ignored, but for a bare
+    fence below it, which may be the end of a text that contains bare fences. A reply that is a
+    JSON object needs no block. Edits in the block are made in the ``current`` text.
 
     Raises:
         InvalidProposalError: there is no such block, more than one, or one whose end is unclear;
-            or its text is empty or contains unusable characters.
+            its text is empty or contains unusable characters; or an edit does not fit.
     """
     if finish_reason in _CUT_OFF:
         raise unreadable("the reply was cut off before its end; write a shorter text")
@@ -45,7 +48,7 @@ def parse_reply(reply: str, *, tag: str = TEXT_TAG, finish_reason: str = "stop")
     chosen = [block for block in blocks_read if block.info.lower() == tag] or blocks_read
     bare = text.strip()
     if not chosen and tag == JSON_TAG and bare.startswith("{") and bare.endswith("}"):
-        return _checked(bare)
+        return Edit(_checked(bare))
     if not chosen:
         raise unreadable(f"the reply has no fenced block; open one with ```{tag}")
     if len(chosen) > 1:
@@ -58,13 +61,12 @@ def parse_reply(reply: str, *, tag: str = TEXT_TAG, finish_reason: str = "stop")
             "it is not clear where the text ends; open the block with more backticks than the "
             "text itself uses"
         )
-    return _checked(chosen[0].text)
+    written, reason = _checked(chosen[0].text), clip(chosen[0].before, _REASON_CHARS, around=" ")
+    return Edit(edited(current, written) if written.startswith(SEARCH) else written, reason)
 
 
 def named_blocks(reply: str, names: Mapping[str, str]) -> list[tuple[str, Edit]]:
     """Return the blocks of a reply that open with a name, each after what it is for.
-
-    The reason for a text is the line before its block.
 
     Args:
         reply: the reply.
@@ -82,9 +84,7 @@ def named_blocks(reply: str, names: Mapping[str, str]) -> list[tuple[str, Edit]]
         spelled = {names[block.info]} if block.info in names else meanings.get(_name_of(block.info))
         if spelled is not None and len(spelled) == 1:
             [meant] = spelled
-            # Of a line that only begins like a fence, the model meant no reason either.
-            before = "" if block.before.startswith(("```", "~~~")) else block.before
-            reason = clip(before, _REASON_CHARS, around=" ")
+            reason = clip(block.before, _REASON_CHARS, around=" ")
             blocks_named.append((meant, Edit(_checked(block.text), reason)))
     return blocks_named
 
@@ -389,7 +389,7 @@ _JSON_EDITS = re.compile(r"""\bedits["'”]?\s*:""")
 
 
 class Edit(NamedTuple):
-    """A new text, and the model's reason for it in one line, which may be empty."""
+    """A new text, and the line before its block: the reason, which may be empty."""
 
     text: str
     reason: str = ""
@@ -415,9 +415,8 @@ def edits_in(reply: str, names: Mapping[str, str], *, finish_reason: str = "stop
     """
     blocks = named_blocks(reply, {**names, **{mark: mark for mark in names.values()}})
     if not blocks and _JSON_EDITS.search(reply):
-        return read_edits(
-            parse_reply(reply, tag=JSON_TAG, finish_reason=finish_reason), names.values()
-        )
+        json_text = new_text(reply, tag=JSON_TAG, finish_reason=finish_reason).text
+        return read_edits(json_text, names.values())
     check_whole(reply, finish_reason)
     if not blocks:
         raise unreadable(

@@ -14,7 +14,7 @@ import attrs
 from promptgraft.adapters.offline import questions
 from promptgraft.adapters.offline.learner import names_of
 from promptgraft.adapters.offline.reflector import REPLIES as REFLECTIONS
-from promptgraft.adapters.offline.reflector import Better, Habits
+from promptgraft.adapters.offline.reflector import Better, Habits, block_of
 from promptgraft.adapters.offline.words import content_words, read_json, texts_in
 from promptgraft.ground.serde import Json
 
@@ -137,8 +137,8 @@ def merge(text: str) -> Json:
     return {"problems": problems[:_MOST_PROBLEMS] or [nothing]}
 
 
-def patch(text: str, habits: Habits) -> Json:
-    """Add words of the failed inputs to a text; half as many for each refused text."""
+def patch(text: str, habits: Habits) -> str:
+    """Return the reply that adds words of failed inputs; half as many for each refused text."""
     shown_text = _Shown(text)
     current, part = (
         shown_text.titled("current text"),
@@ -164,7 +164,8 @@ def patch(text: str, habits: Habits) -> Json:
     kind = next((key for kind, key in _MEANT.items() if name.startswith(kind)), "reflect-section")
     better = REFLECTIONS[kind](Better(question, habits.refused(refused)))
     values = sorted({wrong_line.expected for wrong_line in wrong})
-    return {"text": better, "why": f"what points to {', '.join(values)[:200]} was not said"}
+    why = f"what points to {', '.join(values)[:200]} was not said"
+    return f"{why}\n{block_of(kind, better)}"
 
 
 def _choice(wrong: Sequence[_Wrong]) -> list[questions.Field]:
@@ -203,6 +204,7 @@ REPLIES: Mapping[str, Callable[[str], Json]] = {
 
 
 def answer(key: str, text: str, habits: Habits) -> str:
-    """Return the reply to a question of a gradient search: one block of JSON."""
-    reply = REPLIES[key](text) if key in REPLIES else patch(text, habits)
-    return f"```json\n{json.dumps(reply, ensure_ascii=False)}\n```"
+    """Return the reply to a question of a gradient search."""
+    if key not in REPLIES:
+        return patch(text, habits)
+    return f"```json\n{json.dumps(REPLIES[key](text), ensure_ascii=False)}\n```"

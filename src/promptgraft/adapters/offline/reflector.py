@@ -396,7 +396,7 @@ def reflect(key: str, text: str, habits: Habits = _HABITS) -> str:
         return _edit_all([[*_parts(text, of_prompts[name], name)] for name in of_prompts], fewer)
     better = REPLIES[key](Better(question, habits))
     why = _why_nothing(question) if better == question.current else ""
-    return why + _block(better, "instruction" if key.startswith("reflect-section") else "json")
+    return why + block_of(key, better)
 
 
 def _edit_all(prompts: Sequence[Sequence[MarkedPart]], habits: Habits) -> str:
@@ -405,7 +405,7 @@ def _edit_all(prompts: Sequence[Sequence[MarkedPart]], habits: Habits) -> str:
     mark, _, part = prompts[0][0]
     why = "" if edits else _why_nothing(part)
     edits = edits or [{"part": mark, "text": part.current}]
-    return why + _block(json.dumps({"edits": edits}, ensure_ascii=False), "json")
+    return why + block_of(ALL_PARTS, json.dumps({"edits": edits}, ensure_ascii=False))
 
 
 def _edits(parts: Sequence[MarkedPart], habits: Habits) -> Iterator[Json]:
@@ -454,7 +454,9 @@ def _parts(text: str, question: Question, prompt: str = "") -> Iterator[MarkedPa
         yield mark, kind[1] if kind else "section", part
 
 
-def _block(content: str, language: str) -> str:
+def block_of(key: str, content: str) -> str:
+    """Return the block of the reply to a question, by its key."""
+    language = "instruction" if key.startswith("reflect-section") else "json"
     fence, _, rest = fenced(_without_unusable(content)).partition("\n")
     return f"{fence}{language}\n{rest}"
 

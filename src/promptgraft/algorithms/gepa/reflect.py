@@ -26,8 +26,7 @@ from promptgraft.search.scores import Scorer
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.evidence import Evidence
 from promptgraft.targets.part import passing
-from promptgraft.targets.replies import JSON_TAG, TEXT_TAG, parse_reply
-from promptgraft.targets.text_lines import SEARCH, edited
+from promptgraft.targets.replies import JSON_TAG, TEXT_TAG, new_text
 from promptgraft.targets.types import (
     Candidate,
     MetaPrompt,
@@ -152,11 +151,9 @@ class Draft:
         """
         [(module, description)] = self.parts
         tag = JSON_TAG if description.as_json else TEXT_TAG
-        text = parse_reply(reply.text, tag=tag, finish_reason=reply.finish_reason)
-        if text.startswith(SEARCH):  # edits, which are asked for where the text is long
-            text = edited(description.text, text)
+        edit = new_text(reply.text, description.text, tag=tag, finish_reason=reply.finish_reason)
         part, parent = (module, description), self.attempt.candidate
-        self.changes = (self.reflector.graft(self.attempt, parent, part, text),)
+        self.changes = (self.reflector.graft(self.attempt, parent, part, edit.text),)
 
 
 @attrs.frozen(kw_only=True)

@@ -22,7 +22,7 @@ from promptgraft.targets.formatting import in_one_line
 from promptgraft.targets.replies import (
     JSON_TAG,
     fields_in,
-    parse_reply,
+    new_text,
     read_value,
     text_in,
     unfit,
@@ -31,8 +31,10 @@ from promptgraft.targets.replies import (
 MOST_PROBLEMS = 20
 """Maximum number of entries in a list of a reply."""
 MAX_PROBLEM_CHARS = 2_000
-"""Maximum characters of a problem, and of the reason for a new text or for a refusal."""
+"""Maximum characters of a problem, and of the reason for a refusal."""
 _HANDLE_CHARS = 80
+_AROUND = " []*`"
+"""What models write around a handle or a severity."""
 
 
 Blames = tuple[tuple[Blame, ...], tuple[Blame, ...]]
@@ -53,12 +55,15 @@ def read_blame(
     Raises:
         InvalidProposalError: naming the entry, what was expected and what was found.
     """
+    # Where there is nothing to list, models leave the list out.
     expected_fields = ("blame",) if before is None else ("blame", "hand_on")
-    fields = fields_in(_object(reply), expected_fields)
-    blamed = tuple(_blames(fields["blame"], "blame", "text", parts))
-    if before is None:
-        return blamed, ()
-    return blamed, tuple(_blames(fields["hand_on"], "hand_on", "step", before))
+    fields = fields_in(_object(reply), (), optional=expected_fields)
+    if not fields:
+        raise unreadable(f"expected {listed(expected_fields)}, found an empty object")
+    return (
+        tuple(_blames(fields.get("blame", []), "blame", "text", parts)),
+        tuple(_blames(fields.get("hand_on", []), "hand_on", "step", before or {})),
+    )
 
 
 def read_problems(reply: Reply) -> tuple[Problem, ...]:
@@ -78,42 +83,22 @@ def read_problems(reply: Reply) -> tuple[Problem, ...]:
     return tuple(sorted(problems, key=lambda one: one.severity))
 
 
-def read_patch(reply: Reply, *, as_json: bool) -> tuple[str, str]:
-    """Return the new text of a reply, and the reason for it.
-
-    Args:
-        reply: the reply.
-        as_json: whether the text is itself JSON, which may be given as an object.
-
-    Raises:
-        InvalidProposalError: naming the field, what was expected and what was found.
-    """
-    fields = fields_in(_object(reply), ("text", "why"))
-    text, why = fields["text"], text_in(fields["why"], "why")
-    if as_json and isinstance(text, dict):
-        text = json.dumps(text, ensure_ascii=False)
-    written = text_in(text, "text").strip("\n")
-    if not written.strip():
-        raise InvalidProposalError(RejectionReason.EMPTY, "text: expected a text, found none")
-    _check_length(why, "why")
-    return written, why.strip()
-
-
 def _object(reply: Reply) -> Json:
     reply.check()
-    return read_value(parse_reply(reply.text, tag=JSON_TAG, finish_reason=reply.finish_reason))
+    return read_value(new_text(reply.text, tag=JSON_TAG, finish_reason=reply.finish_reason).text)
 
 
 def _blames(value: Json, name: str, handle: str, known: Mapping[str, str]) -> Iterator[Blame]:
     for where, entry in _entries(value, name):
         fields = fields_in(entry, (handle, "severity", "problem"), where=f"{where}: ")
         handle_text = text_in(fields[handle], f"{where}: {handle}")
-        if handle_text not in known:
+        bare_handle = handle_text.strip(_AROUND).upper()
+        if bare_handle not in known:
             there = f"there are {listed(known)}" if known else "there is none"
             shown_handle = clip(json.dumps(handle_text), _HANDLE_CHARS, around=" ")
             raise unreadable(f"{where}: {handle}: no handle {shown_handle}; {there}")
         severity, text = _severity(fields, where), _problem(fields, where)
-        yield Blame(to=known[handle_text], severity=severity, text=text)
+        yield Blame(to=known[bare_handle], severity=severity, text=text)
 
 
 def _entries(value: Json, name: str) -> Sequence[tuple[str, Json]]:
@@ -128,7 +113,7 @@ def _entries(value: Json, name: str) -> Sequence[tuple[str, Json]]:
 def _severity(found: Mapping[str, Json], where: str) -> Severity:
     severity_text = found["severity"]
     try:
-        return Severity(text_in(severity_text, f"{where}: severity"))
+        return Severity(text_in(severity_text, f"{where}: severity").strip(_AROUND).upper())
     except ValueError:
         expected = f"{where}: severity: expected one of {listed(Severity)}"
         raise unfit(expected, severity_text) from None

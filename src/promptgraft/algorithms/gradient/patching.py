@@ -13,7 +13,6 @@ from promptgraft.algorithms.gradient.inquiries import (
     Inquiry,
     InquiryOutcome,
     Refusal,
-    read_patch,
     read_problems,
 )
 from promptgraft.algorithms.gradient.prompts import MergeParams, PatchParams, QuestionKey
@@ -25,7 +24,7 @@ from promptgraft.search.asks import Asking, Reply, Together
 from promptgraft.search.events import Emit, MutationProposed
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.place import named
-from promptgraft.search.reflection import limits_of
+from promptgraft.search.reflection import reflection_params
 from promptgraft.search.round_events import (
     GradientsMerged,
     PatchWritten,
@@ -35,6 +34,7 @@ from promptgraft.search.round_events import (
 from promptgraft.search.scores import Score
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
 from promptgraft.targets.formatting import fenced_part, in_one_line
+from promptgraft.targets.replies import JSON_TAG, TEXT_TAG, new_text
 from promptgraft.targets.types import Candidate, GepaExample, Module, ModuleDescription
 
 T = TypeVar("T")
@@ -333,19 +333,20 @@ class Patcher:
         self, base: Base, one: GradientsMerged, module: Module, before: ModuleDescription
     ) -> Inquiry[Patch]:
         position = f"round/{base.number}/optimize/{named(one.module)}"
-        refused = self._refused.get(one.module, ())
+        params = patch_params(before, one.problems, self._refused.get(one.module, ()))
 
         def read(reply: Reply) -> Patch:
-            new = stages.NewText(*read_patch(reply, as_json=before.as_json))
-            return self._patch(base, one, before, new, module=module)
+            reply.check()
+            ending = reply.finish_reason
+            edit = new_text(reply.text, before.text, tag=params.tag, finish_reason=ending)
+            return self._patch(base, one, before, stages.NewText(*edit), module=module)
 
         return Inquiry(
             positions=(f"{position}/0", f"{position}/1"),
             key=QuestionKey.PATCH,
-            params=patch_params(before, one.problems, refused),
+            params=params,
             role=Role.OPTIMIZE,
             read=read,
-            digested=patch_params(attrs.evolve(before, answers=None), one.problems, refused),
         )
 
 
@@ -355,15 +356,14 @@ def patch_params(
     refused: Sequence[tuple[str, Score, Score]] = (),
 ) -> PatchParams:
     """Return the parameters of the question for a new text of a part."""
+    plain = reflection_params(before, ())
     return PatchParams(
-        part=in_one_line(before.name),
-        limits=limits_of(before),
-        current=fenced(before.text) if before.text else "It has no text yet.",
-        schema=fenced_part(before.schema),
-        output=fenced_part(before.output if before.answers is None else before.answers),
-        neighbours="\n\n".join(
-            f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in before.neighbours
-        ),
+        part=plain.part,
+        limits=plain.limits,
+        current=plain.current,
+        schema=plain.schema,
+        output=plain.output,
+        neighbours=plain.neighbours,
         problems="\n\n".join(
             f"**{problem.severity}:**\n\n{fenced(problem.text)}" for problem in problems
         ),
@@ -371,4 +371,6 @@ def patch_params(
             f"**Score:** {score(after)}, the present text has {score(now)}\n\n{fenced_part(text)}"
             for text, now, after in refused
         ),
+        edits=plain.edits,
+        tag=JSON_TAG if before.as_json else TEXT_TAG,
     )

@@ -12,7 +12,13 @@ import attrs
 
 from promptgraft.prompt.sections import REFUSED, MarkdownSection, if_given
 from promptgraft.prompt.template import PromptTemplate
-from promptgraft.targets.part_questions import CURRENT, GENERAL, REPLY_AS_JSON
+from promptgraft.targets.part_questions import (
+    BREVITY,
+    CURRENT,
+    EDITS,
+    GENERAL,
+    REPLY_AS_JSON,
+)
 
 GRADIENT_NS = "promptgraft/gradient"
 
@@ -86,6 +92,8 @@ class PatchParams(Params):
         neighbours: the other parts, fenced.
         problems: what is to be fixed, the most severe first.
         refused: texts that were evaluated and refused, with their scores.
+        edits: how to edit a long text instead of writing it out; empty for a short one.
+        tag: what the block of the reply opens with.
     """
 
     part: str
@@ -96,6 +104,8 @@ class PatchParams(Params):
     neighbours: str
     problems: str
     refused: str
+    edits: str
+    tag: str
 
 
 _BLAME_FORM = """\
@@ -114,11 +124,11 @@ _MERGE_FORM = """\
 {
   "problems": [{"severity": "<P0 to P3>", "problem": "<what is wrong with the text>"}]
 }"""
-_PATCH_FORM = """\
-{
-  "text": "<the whole new text>",
-  "why": "<what it mends, in one sentence>"
-}"""
+_REPLY_AS_BLOCK = (
+    "Reply with one line that says what the new text mends, and below it the whole new text, of "
+    "the same form as the current one, in one fenced block that opens with ```$tag (use more "
+    "backticks when the text holds some)."
+)
 _SEVERITY = (
     "The severity is P0 where there was no answer, P1 where the answer was wrong, P2 where a part "
     "of it was, P3 where it could be better."
@@ -130,18 +140,16 @@ _IN_GENERAL = (
 
 
 def _template(
-    key: QuestionKey, name: str, *sections: MarkdownSection, task: str, form: str
+    key: QuestionKey, name: str, *sections: MarkdownSection, task: str, form: str = ""
 ) -> PromptTemplate[object]:
-    reply = REPLY_AS_JSON.replace("$form", form)
+    """Return a question whose reply is JSON of a ``form``, or without one a text in a block."""
+    reply = REPLY_AS_JSON.replace("$form", form) if form else _REPLY_AS_BLOCK
+    task_section = MarkdownSection(title="Task", key="task", template=f"{task}\n\n{reply}")
     return PromptTemplate(
         ns=GRADIENT_NS,
         key=str(key),
         name=name,
-        sections=(
-            *sections,
-            REFUSED,
-            MarkdownSection(title="Task", key="task", template=f"{task}\n\n{reply}"),
-        ),
+        sections=(*sections, REFUSED, task_section, *(() if form else (EDITS,))),
     )
 
 
@@ -223,8 +231,7 @@ QUESTIONS: Mapping[str, PromptTemplate[object]] = {
             if_given("Expected answers", "output"),
             if_given("What is wrong", "problems"),
             if_given("Refused texts", "refused", before="These were tried and are no better:"),
-            task=f"Write a better text for this part. {GENERAL}\n\n$limits",
-            form=_PATCH_FORM,
+            task=f"Write a better text for this part. {GENERAL} {BREVITY}\n\n$limits",
         ),
     )
 }
