@@ -53,6 +53,19 @@ FORMS: list[tuple[Any, str, Any]] = [
     (str, "<think>a</think>\n<think>b</think>\nAtlas", "Atlas"),
     (str, "<think>I may write <think> here.</think>Atlas", "Atlas"),
     (str, "<think>a <think>b</think> c</think>Atlas", "Atlas"),
+    (str, '<thinking lang="en">x</thinking>Atlas', "Atlas"),
+    (
+        str,
+        (
+            "<|start|>assistant<|channel|>analysis<|message|>x<|end|>"
+            "<|start|>assistant<|channel|>commentary<|message|>y<|end|>"
+            "<|start|>assistant<|channel|>final<|message|>A<|return|>"
+        ),
+        "A",
+    ),
+    (str, "<|channel|>final<|message|>Atlas<|return|>", "Atlas"),
+    (str, "analysisPoetry? No.assistantfinalAtlas", "Atlas"),
+    (str, "Analysis: the assistantfinal state", "Analysis: the assistantfinal state"),
     (Shelf, "<think>Poetry? Cooking?</think>travel", "travel"),
     (Shelf, "Poetry? Cooking?\n</think>\ntravel", "travel"),
     (Book, '<think>{"shelf": "poetry"}</think>{"shelf": "travel"}', TRAVEL),
@@ -67,6 +80,12 @@ FORMS: list[tuple[Any, str, Any]] = [
     (str, "Close it with `</think>`.", "Close it with `</think>`."),
     (str, "```\nAtlas\n```", "```\nAtlas\n```"),
     (str, '  "Atlas"\n', '  "Atlas"\n'),
+    # The token that ends a turn is no text.
+    (str, "Atlas<|im_end|>", "Atlas"),
+    (str, "Atlas</s>\n<|eot_id|>\n", "Atlas"),
+    (str, "Atlas<｜end▁of▁sentence｜>", "Atlas"),
+    (str, "<s>Atlas</s>", "<s>Atlas</s>"),
+    (str, "Write <|im_end|> last.\n", "Write <|im_end|> last.\n"),
     (str, "Answer: Atlas", "Answer: Atlas"),
     (str, "", ""),
     # A choice.
@@ -81,6 +100,8 @@ FORMS: list[tuple[Any, str, Any]] = [
     (Shelf, "**Final answer:** travel", "travel"),
     (Shelf, "It is about maps, so neither poetry nor cooking.\nAnswer: Travel.", "travel"),
     (Shelf, "<answer>travel</answer>", "travel"),
+    (Shelf, "Poetry? <final_answer>travel</final_answer>", "travel"),
+    (Shelf, "No poetry, so $\\boxed{\\text{travel}}$.", "travel"),
     (Shelf, "Not poetry, since it has maps.\n\ntravel", "travel"),
     (Shelf, "travel\n\nIt has maps; poetry has none.", "travel"),
     (Shelf, '{"shelf": "travel"}', "travel"),
@@ -114,6 +135,9 @@ FORMS: list[tuple[Any, str, Any]] = [
     (Book, '{"shelf": "travel", "copies": "two"}', REFUSED),
     (Book, '{"shelf": "travel", "copies": 2.5}', REFUSED),
     (Book, "I cannot name a shelf.", REFUSED),
+    (Book, '"{\\"shelf\\": \\"travel\\"}"', TRAVEL),
+    (Book, '"```json\\n{\\"shelf\\": \\"travel\\"}\\n```"', TRAVEL),
+    (Book, '"travel"', REFUSED),
     # Lists, numbers and truth values.
     (list[str], '["a", "b"]', ["a", "b"]),
     (list[str], "Tags: ['a', 'b',].", ["a", "b"]),
@@ -123,6 +147,10 @@ FORMS: list[tuple[Any, str, Any]] = [
     (int, "The answer is **42**.", 42),
     (int, "3 + 39 = 42\nAnswer: 42", 42),
     (float, "-0.5", -0.5),
+    (int, "3 + 39 is \\boxed{42}.", 42),
+    (int, "3 + 39 = 42\n#### 42", 42),
+    (int, "Of 3 and 39 the sum is\n\n**42**", 42),
+    (int, "Two sums:\n3\n42", REFUSED),
     (int, "42.5", REFUSED),
     (int, "1,234", REFUSED),
     (float, ".5", 0.5),
@@ -162,6 +190,7 @@ def test_the_table_has_sixty_forms_of_every_kind() -> None:
             ("the reply holds 2 JSON objects; the last one counts",),
         ),
         ('{"shelf": "travel"} {"shelf": "travel"}', ()),
+        ('"{\\"shelf\\": \\"travel\\"}"', ("the JSON was inside a JSON text",)),
     ],
 )
 def test_a_repair_is_noted_and_can_be_turned_off(reply: str, notes: tuple[str, ...]) -> None:

@@ -26,15 +26,25 @@ T = TypeVar("T")
 _NAMES = r"(?:seed:)?think(?:ing)?|thoughts?|reasoning"
 # As models write them: Qwen and R1, Magistral, Kimi, and models that imitate them.
 _OPENING = re.compile(
-    rf"<(?:{_NAMES})>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|channel\|>analysis<\|message\|>",
+    rf"<(?:{_NAMES})(?:\s[^<>]*+)?>|\[THINK\]|◁think▷|<\|begin_of_thought\|>"
+    r"|(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)<\|message\|>"
+    # gpt-oss behind servers that drop its control tokens.
+    r"|\A(?-i:analysis)(?=(?s:.)*?assistantfinal)",
     re.IGNORECASE,
 )
 _CLOSING = re.compile(
     rf"</(?:{_NAMES})>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>"
-    r"|<\|end\|>(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>",
+    r"|(?:<\|end\|>)?(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>|assistantfinal",
     re.IGNORECASE,
 )
 _EITHER = re.compile(f"(?P<opening>{_OPENING.pattern})|{_CLOSING.pattern}", re.IGNORECASE)
+# What ends a turn, which servers with a wrong chat template leave in the text.
+_ENDS = re.compile(
+    r"(?:(?:<[|｜](?:im_end|eot_id|eom_id|end|return|end[ _▁]?of[ _▁]?\w+)[|｜]>"
+    r"|<end_of_turn>|<eos>|(?P<s></s>))\s*)+\Z",
+    re.IGNORECASE,
+)
+_ENDS_CHARS = 200
 _BLANK = " \t\r\n\ufeff"
 _BLANKS = re.compile(f"[{_BLANK}]*+")
 _LINE_END = re.compile(r"[^\S\n]*+\n")
@@ -42,10 +52,11 @@ ONLY_THOUGHTS = "the reply ends with its thoughts; no answer follows them"
 
 
 def answer_text(reply: str) -> str:
-    """Return a reply without the thoughts before the answer; otherwise it is unchanged.
+    """Return a reply without the thoughts before the answer and the token that ends the turn.
 
-    Some servers leave out the tag that begins the thoughts, so a lone tag that ends them counts if
-    it ends or begins a line. The result is empty if the reply has no answer after its thoughts.
+    Otherwise it is unchanged. Some servers leave out the tag that begins the thoughts, so a lone
+    tag that ends them counts if it ends or begins a line. The result is empty if the reply has no
+    answer after its thoughts.
     """
     start = 0
     while (tag := _EITHER.search(reply, start)) is not None:
@@ -53,7 +64,9 @@ def answer_text(reply: str) -> str:
         if end is None:
             break
         start = end
-    return reply[start:]
+    # HTML that strikes a text through also ends with `</s>`.
+    token = _ENDS.search(reply, max(start, len(reply) - _ENDS_CHARS))
+    return reply[start : token.start() if token and not (token["s"] and "<s>" in reply) else None]
 
 
 def _end_of_thought(reply: str, start: int, match: re.Match[str]) -> int | None:
@@ -150,7 +163,11 @@ _STATED = re.compile(
     r"(?:\bis\b|[:：=])[*_ \t]*:?",
     re.IGNORECASE,
 )
-_IN_TAG = re.compile(r"<(answer|output|result)>(?P<text>[^<]*+)</\1>", re.IGNORECASE)
+_IN_TAG = re.compile(
+    r"<((?:final[ _-]?)?answer|output|result)(?:\s[^<>]*+)?>(?P<text>[^<]*+)</\1>"
+    r"|\\boxed\{(?:\\text\{)?(?P<boxed>[^{}]*+)\}",
+    re.IGNORECASE,
+)
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
 # English only: in other languages an option counts as named wherever it occurs.
 _DENIED_BEFORE = re.compile(
@@ -212,7 +229,7 @@ def _statements(text: str) -> Iterator[str]:
     """Yield the passages of a reply that may be a bare answer, the most explicit first."""
     yield text
     if tagged := [*_IN_TAG.finditer(text)]:
-        yield tagged[-1]["text"]
+        yield tagged[-1]["text"] or tagged[-1]["boxed"] or ""
     if stated := _after_marker(text):
         yield stated
     fenced, _ = blocks(text)
@@ -309,13 +326,17 @@ _NUMBER = re.compile(r"[-+−]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,3})?")
 
 
 def number_in(reply: str) -> int | float:
-    """Return the only number in a reply; digits in groups, such as ``1,234``, are refused.
+    """Return the number that a reply states, or the only one in it or on the last line.
+
+    Digits in groups, such as ``1,234``, are refused.
 
     Raises:
         DataFormatError: there is none, or several.
     """
     text = answer_text(reply)
-    for passage in (*_statements(text), text):
+    lines = [line.strip(f"{_WRAPPING}#") for line in text.splitlines()]
+    bare = [line for line in lines if _NUMBER.fullmatch(line)]
+    for passage in (*_statements(text), *(bare if bare == lines[-1:] else ())):
         figures = [figure.rstrip("_.,") for figure in _FIGURE.findall(passage)]
         if len(figures) == 1 and _NUMBER.fullmatch(figures[0]) and not _REFUSAL.search(text):
             number = figures[0].replace("−", "-")

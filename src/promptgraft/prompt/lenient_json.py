@@ -215,6 +215,7 @@ _DATA = re.compile(
     r"|\[(?=\s*+[\"'“‘{\[\]\dtfTFnN-])"
 )
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{\[\]}]', re.DOTALL)
+IN_A_TEXT = "the JSON was inside a JSON text"
 REPAIRED = "it is not strict JSON (quotes, commas, comments or constants)"
 
 
@@ -233,7 +234,11 @@ def data_in(text: str, *, repair: bool = True, wants_list: bool = False) -> Read
     fenced = _FENCED_JSON.match(text)
     whole = fenced[1] if fenced else text
     try:
-        return ReadData(_whole_characters(parse_json(whole, where="answer")))
+        value = parse_json(whole, where="answer")
+        if repair and isinstance(value, str) and _DATA.search(value):
+            data = data_in(value, wants_list=wants_list)
+            return ReadData(data.value, (IN_A_TEXT, *data.notes))
+        return ReadData(_whole_characters(value))
     except DataFormatError as error:
         candidates = dict.fromkeys(_passages(whole, wants_list=wants_list))
         # Empty brackets in prose are an answer only if there is no other.
