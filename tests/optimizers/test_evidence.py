@@ -103,7 +103,7 @@ def test_of_two_blocks_for_one_part_neither_is_used() -> None:
         (f"{block('section rules', 'Run:')}\nls\n```\nand this\n```", "stop", "where a text ends"),
         (f"{block('section rules', 'one')}\n```P2\ntwo", "stop", "does not end"),
         (block("section rules", ""), "stop", "empty"),
-        (block("section others", "x"), "stop", "opens with the name of a part.* ```section rules$"),
+        (block("a style", "x"), "stop", "opens with the name of a part.* ```section rules$"),
         (block("instruction", "x"), "stop", "opens with the name of a part"),
         ("Nothing has to change.", "stop", "opens with the name of a part"),
         ("Edits follow.", "length", "cut off"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -60,6 +61,10 @@ READ = {
         "````text\n```\n````\nend",
     ),
     "indented fences": ("  ```instruction\nBe brief.\n   ```", "Be brief."),
+    "a token that ends the turn": ("```instruction\nnew\n```<|im_end|>", "new"),
+    "a byte order mark": ("\ufeff```instruction\nnew\n```", "new"),
+    "a block around the block": ("```markdown\n```instruction\nnew\n```\n```", "new"),
+    "attributes of a block": ('```instruction title="a b"\nnew\n```', "new"),
     "blank lines around": ("```instruction\n\n\n  Be brief.\n\n```", "  Be brief."),
     "blank lines inside": ("```instruction\na\n\n\nb\n```", "a\n\n\nb"),
     "Windows line ends": ("```instruction\r\na\r\nb\r\n```\r\n", "a\nb"),
@@ -111,6 +116,8 @@ REFUSED = {
         "2 blocks that may be the text",
     ),
     "two blocks without a tag": ("```\na\n```\n```\nb\n```", UNPARSABLE, "2 blocks"),
+    "a text beside the fence": ("```instruction Be brief.\nBe kind.\n```", UNPARSABLE, "new line"),
+    "a text after a colon": ("```instruction: Be brief.\nBe kind.\n```", UNPARSABLE, "new line"),
     "an empty block": ("```instruction\n```", EMPTY, "empty"),
     "a blank block": ("```instruction\n \n\t\n```", EMPTY, "empty"),
     "NUL": ("```instruction\na\x00b\n```", UNUSABLE, "U+0000"),
@@ -145,6 +152,39 @@ def test_the_line_before_a_text_is_its_reason_and_edits_are_made_in_the_current_
     assert new_text(f"```instruction\n{EDITS}\n```", "Be brief.\nStop.") == Edit("Be exact.\nStop.")
     with pytest.raises(InvalidProposalError, match="edit 1"):
         new_text(f"```instruction\n{EDITS}\n```", "Stop.")
+    stop = EDITS.replace("brief", "kind").replace("exact", "sure")
+    for reply in (f"So:\n{EDITS}\n{stop}", f"```\n{EDITS}\n```\nand\n```\n{stop}\n```"):
+        assert new_text(reply, "Be brief.\nBe kind.").text == "Be exact.\nBe sure."
+
+
+def test_a_block_is_for_the_part_whose_name_it_opens_with() -> None:
+    parts: Any = {"part": "section rules", "others": ["section notes", ""]}
+    rules, notes = "```section rules\nBe brief.\n```", "```Section Notes:\nBe kind.\n```"
+    for reply in (rules, f"{notes}\n{rules}", f"`````\n{notes}\n{rules}\n`````"):
+        assert new_text(reply, **parts).text == "Be brief."
+    with pytest.raises(InvalidProposalError, match=r"for 'section notes'; write .*'section rules'"):
+        new_text(notes, **parts)
+
+
+def test_a_block_of_several_that_cannot_be_used_leaves_the_others() -> None:
+    rules = "```section rules\nBe brief.\n```"
+    for other, detail in (
+        ("```section notse\nBe kind.\n```", "no part is called 'section notse' (did you mean "),
+        ("```section notes\n```", "the block is empty"),
+        ("```section notes: Be kind.\nBe brief.\n```", "text stands beside the fence"),
+    ):
+        read = edits_in(f"`````\n{other}\nIt was long.\n{rules}\n`````", MARKS)
+        assert read.edits == {"P1": ("Be brief.", "It was long.")}
+        [fault] = read.faults
+        assert fault.detail.startswith(detail)
+        with pytest.raises(InvalidProposalError, match=re.escape(detail)):
+            edits_in(other, MARKS)
+
+
+def test_edits_of_one_part_may_stand_in_several_blocks() -> None:
+    first, second = (f"<<<<<<< SEARCH\n{x}\n=======\n>>>>>>> REPLACE" for x in "ab")
+    reply = f"```P1\n{first}\n```\n```section rules\n{second}\n```"
+    assert edits_in(reply, MARKS) == ({"P1": (f"{first}\n{second}", "")}, [])
 
 
 @pytest.mark.parametrize("reply", ['{"a": 1}', '\n{\n"a": {}}\n', "{}"])

@@ -26,6 +26,7 @@ from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 from promptgraft.search import RejectionReason
 from promptgraft.targets.base import InvalidProposalError
+from promptgraft.targets.replies import rewritten
 from promptgraft.targets.text_lines import LONG_CHARS, edited
 
 FILLER = "\n".join(f"Policy {number}: always stay polite and brief." for number in range(100))
@@ -60,6 +61,7 @@ def test_edits_are_made_in_their_order(reply: str, text: str) -> None:
     ("reply", "detail"),
     [
         (edit("five", "5"), f"edit 1: {ONCE} nowhere: 'five'"),
+        (edit(" one", "1"), f"edit 1: {ONCE} nowhere with this indentation or order: ' one'"),
         (
             f"{edit('one', '1')}\n{edit('two', '2')}",
             f"edit 2: {ONCE} 2 times; add a neighbouring line: 'two'",
@@ -75,6 +77,70 @@ def test_edits_that_cannot_be_made_are_refused_with_what_to_mend(reply: str, det
     with pytest.raises(InvalidProposalError) as refused:
         edited(TEXT, reply)
     assert (refused.value.reason, refused.value.detail) == (RejectionReason.UNPARSABLE, detail)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        edit("one", "1"),
+        edit("one", "1").replace("SEARCH", "search"),
+        edit("one", "1").replace("REPLACE", "Replace"),
+        edit("one", "1").replace("<<<<<<< ", " <<<<<<<"),
+        "<<<< SEARCH\none\n====\n1\n>>>> REPLACE",
+    ],
+)
+def test_the_marks_of_edits_may_vary(reply: str) -> None:
+    assert rewritten(TEXT, reply) == TEXT.replace("one", "1")
+
+
+DIFF = "is a diff"
+NO_TEXTS = [
+    ("Here is the improved version:\n\nBe brief.", "begins with words about it"),
+    ("**Here's the revised prompt:**\n\nBe brief.", "begins with words about it"),
+    ("Sure, this is better:\nBe brief.", "begins with words about it"),
+    ("Be brief.\n... (rest unchanged)", "leaves out lines"),
+    ("Be brief.\n[The rest of the prompt]", "leaves out lines"),
+    ("- Be brief.\n- … existing rules …", "leaves out lines"),
+    ("--- a\n+++ b\n@@ -1,2 +1,2 @@\n-Be kind.\n+Be brief.", DIFF),
+    ("*** Begin Patch\n+Be brief.", DIFF),
+    ("<<<<<<< HEAD\none\n=======\n1\n>>>>>>> new", DIFF),
+    ("-one\n+1", DIFF),
+    ("<the new text>", "is a placeholder"),
+    ("<instruction>\nBe brief.\n</instruction>", "begins with a tag of the question"),
+    ("<think>Hm.</think>\nBe brief.", "begins with a tag of the question"),
+    ('{"instruction": "Be brief."}', "is a JSON object"),
+    ("Say &quot;yes&quot; &amp; stop.", "is escaped for HTML"),
+    ("Don&#39;t.", "is escaped for HTML"),
+    (f"Edits:\n{edit('one', '1')}", "holds other text before its edits"),
+]
+
+
+@pytest.mark.parametrize(("block", "fault"), NO_TEXTS)
+def test_what_is_no_text_alone_never_becomes_a_prompt(block: str, fault: str) -> None:
+    with pytest.raises(InvalidProposalError, match=f"the block {fault}") as refused:
+        rewritten(TEXT, block)
+    assert refused.value.reason is RejectionReason.UNPARSABLE
+    # Where the current text is like that, the new one may be too.
+    assert rewritten(f"{block}\n", block) == block
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Here is the text of a ticket:\n$text",
+        "Sure customers: be brief.",
+        "Leave the rest unchanged.\n(For existing customers, ask.)\n- [existing] stays",
+        "- one\n- two",
+        "+ one\n@home",
+        "<instructions>\nBe brief.\n</instructions>",
+        'Answer with JSON:\n{"a": 1}',
+        "Write & as &amp;.",
+        "Use 2 << 3 and a <<<<<<< b.",
+        "Title\n=======\nBe brief.",
+    ],
+)
+def test_texts_that_only_look_like_markup_are_kept(text: str) -> None:
+    assert rewritten(TEXT, text) == text
 
 
 LINES = st.lists(st.text("ab \t", max_size=3), min_size=1, max_size=8)

@@ -157,13 +157,13 @@ def _scored(found: ReportOfTests) -> ReportOfTests:
 
 def _run_of(config: pytest.Config) -> TestRun:
     if _RUN not in config.stash:
-        from promptgraft.bridges.pytest_plugin_reports import CollectedAnswers, TestRun, file_of
+        from promptgraft.bridges import pytest_plugin_reports as reports
 
         option = config.getoption("--promptgraft-project")
-        config.stash[_RUN] = TestRun(
-            project=None if option is None else file_of(_started_in(config) / option),
+        config.stash[_RUN] = reports.TestRun(
+            project=None if option is None else reports.file_of(_started_in(config) / option),
             tag=config.getoption("--promptgraft-tag"),
-            answers=CollectedAnswers(_shared_folder(config)),
+            answers=reports.CollectedAnswers(_shared_folder(config)),
         )
     return config.stash[_RUN]
 

@@ -215,20 +215,16 @@ def raised(error: BaseException) -> str:
 
 def fenced(text: str) -> str:
     """Return ``text`` in a code fence longer than any run of backticks in it."""
-    fence = "`" * max(3, _longest_ticks(text) + 1)
+    fence = "`" * (1 + max([2, *map(len, re.findall(r"`+", text))]))
     return f"{fence}\n{text}\n{fence}"
 
 
 def code_span(line: str) -> str:
     """Return a line as a span of code, between more backticks than it has in a row."""
-    ticks = "`" * (_longest_ticks(line) + 1)
+    ticks = "`" * (1 + max(map(len, re.findall(r"`+", line)), default=0))
     # A space on both sides is not part of the code.
     space = " " if "`" in (line[:1], line[-1:]) else ""
     return f"{ticks}{space}{line}{space}{ticks}"
-
-
-def _longest_ticks(text: str) -> int:
-    return max(map(len, re.findall(r"`+", text)), default=0)
 
 
 _SHORTEST_LINE = 120

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any, Generic, TypeVar, get_origin
 from unicodedata import normalize
 
@@ -17,8 +18,7 @@ import attrs
 from promptgraft.errors import DataFormatError, OutputError
 from promptgraft.ground.serde import Json, is_unicode, parse_json, shown
 from promptgraft.ground.strict import structure
-from promptgraft.prompt.fields import Described, options_of
-from promptgraft.prompt.lenient_json import BOOL_WORDS, ReadData, data_in, fitted
+from promptgraft.prompt.fields import BOOL_WORDS, Described, options_of
 from promptgraft.prompt.schema import bare_value, own_names, takes_bare_text
 
 T = TypeVar("T")
@@ -45,6 +45,7 @@ _ENDS = re.compile(
     re.IGNORECASE,
 )
 _ENDS_CHARS = 200
+_UNSEEN = "\ufeff\u200b"
 _BLANK = " \t\r\n\ufeff"
 _BLANKS = re.compile(f"[{_BLANK}]*+")
 _LINE_END = re.compile(r"[^\S\n]*+\n")
@@ -115,17 +116,24 @@ class AnswerBlock:
 _FENCE = re.compile(r" {0,3}+(?P<run>`{3,}+|~{3,}+)(?P<info>[^`]*+)")
 
 
-def blocks(text: str) -> tuple[list[AnswerBlock], bool]:
+def name_of(info: str) -> str:
+    """Return the name that stands beside a fence, however it is decorated."""
+    return info.strip(" []*:\"'").casefold()
+
+
+def blocks(text: str, names: Collection[str] = ()) -> tuple[list[AnswerBlock], bool]:
     """Return the outermost fenced blocks, and whether the last one has no end and is left out.
 
     Inside a block, a fence with a language opens an inner block; a bare fence that is long
-    enough closes the innermost one. CommonMark has no inner blocks, but models write them.
+    enough closes the innermost one. CommonMark has no inner blocks, but models write them. They
+    also write one block around all others: if ``names`` are what blocks may open with, those in a
+    single block without such a name are returned.
     """
     blocks_read: list[AnswerBlock] = []
     open_runs: list[str] = []
     info = before = last = ""
     lines: list[str] = []
-    for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+    for line in text.lstrip(_UNSEEN).replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         fence = _FENCE.fullmatch(line)
         if not open_runs:
             if fence:
@@ -134,27 +142,20 @@ def blocks(text: str) -> tuple[list[AnswerBlock], bool]:
             # Nothing is said by a line that only begins like a fence.
             last = "" if line.lstrip().startswith(("```", "~~~")) else line.strip() or last
             continue
-        if fence and _closes(fence, open_runs[-1]):
+        if fence and not fence["info"].strip() and fence["run"].startswith(open_runs[-1]):
             open_runs.pop()
             if not open_runs:
                 blocks_read.append(AnswerBlock(info, "\n".join(lines), before))
                 last = ""
                 continue
-        elif fence and fence["info"].strip() and _nests(fence, open_runs[0]):
+        elif fence and fence["info"].strip() and fence["run"].startswith(open_runs[0]):
             open_runs.append(fence["run"])
         lines.append(line)
+    if names and len(blocks_read) == 1 and name_of(blocks_read[0].info) not in names:
+        inner, is_open = blocks(blocks_read[0].text)
+        if any(name_of(block.info) in names for block in inner):
+            return inner, is_open or bool(open_runs)
     return blocks_read, bool(open_runs)
-
-
-def _closes(fence: re.Match[str], opening: str) -> bool:
-    run = fence["run"]
-    return not fence["info"].strip() and run[0] == opening[0] and len(run) >= len(opening)
-
-
-def _nests(fence: re.Match[str], outermost: str) -> bool:
-    """Return whether a fence could close the outermost block; shorter ones are plain text."""
-    run = fence["run"]
-    return run[0] == outermost[0] and len(run) >= len(outermost)
 
 
 _WRAPPING = " \t\r\n`*\"'.“”‘’"
@@ -256,7 +257,7 @@ def _texts_in_data(text: str) -> list[str]:
     if "{" not in text and "[" not in text:
         return []
     try:
-        data = data_in(text).value
+        data = _lenient().data_in(text)[0]
     except DataFormatError:
         return []
     values = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
@@ -382,31 +383,39 @@ def read_output(
     if output_type is None:
         return Parsed(None)
     try:
-        data = _value_in(output_type, reply, described or {}, repair=repair)
-        return Parsed(structure(data.value, output_type, where="answer"), data.notes)
+        value, notes = _value_in(output_type, reply, described or {}, repair=repair)
+        return Parsed(structure(value, output_type, where="answer"), notes)
     except DataFormatError as error:
         raise OutputError(str(error)) from None
 
 
 def _value_in(
     kind: Any, reply: str, described: Mapping[str, Described], *, repair: bool
-) -> ReadData:
+) -> tuple[Json, tuple[str, ...]]:
     if kind is str:
-        return ReadData(answer_text(reply))
+        return answer_text(reply), ()
     if options := options_of(kind):
-        return ReadData(choice_in(options, reply))
+        return choice_in(options, reply), ()
     if kind is bool:
-        return ReadData(BOOL_WORDS[choice_in(tuple(BOOL_WORDS), reply)])
+        return BOOL_WORDS[choice_in(tuple(BOOL_WORDS), reply)], ()
     if takes_bare_text(kind):
-        return ReadData(_text_or_data(kind, answer_text(reply), described))
+        return _text_or_data(kind, answer_text(reply), described), ()
+    notes: tuple[str, ...] = ()
     if kind in (int, float):
-        data = ReadData(number_in(reply))
+        value: Json = number_in(reply)
     else:
         wants_list = get_origin(kind) in _LISTS or kind in _LISTS
-        data = data_in(answer_text(reply), repair=repair, wants_list=wants_list)
-    value, notes = own_names(data.value, kind, described), list[str]()
-    value = fitted(value, kind, notes) if repair else value
-    return ReadData(value, (*data.notes, *notes))
+        text = answer_text(reply)
+        value, notes = _lenient().data_in(text, repair=repair, wants_list=wants_list)
+    value, repairs = own_names(value, kind, described), list[str]()
+    value = _lenient().fitted(value, kind, repairs) if repair else value
+    return value, (*notes, *repairs)
+
+
+def _lenient() -> ModuleType:
+    from promptgraft.prompt import lenient_json  # few programs have answers in JSON
+
+    return lenient_json
 
 
 _LISTS = (list, tuple, set, frozenset, Sequence)

@@ -18,6 +18,9 @@ from promptgraft.ground.functions import signature_of
 from promptgraft.ground.serde import field_names, is_pydantic, shown
 from promptgraft.overrides.parts.descriptors import fold_name
 
+BOOL_WORDS = {"true": True, "yes": True, "false": False, "no": False}
+"""The words for truth values."""
+
 
 def _as_texts(texts: Iterable[str]) -> tuple[str, ...]:
     if isinstance(texts, str):

@@ -8,13 +8,10 @@ from collections.abc import Iterator
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
-import attrs
-
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import Json, is_unicode, parse_json, shown
-from promptgraft.prompt.fields import fields_of, options_of
-
-MAX_DEPTH = 100
+from promptgraft.journal.records import MAX_DEPTH
+from promptgraft.prompt.fields import BOOL_WORDS, fields_of, options_of
 
 # Possessive throughout, so that no input makes the patterns backtrack.
 _GAP = re.compile(r"(?:\s++|(?://|\#)[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+")
@@ -200,14 +197,6 @@ def _as_json(found: re.Match[str]) -> str:
     return found[0] if char in _JSON_ESCAPES else f"\\{found[0]}"
 
 
-@attrs.frozen
-class ReadData:
-    """Plain data in a reply, and notes on how it was repaired, one line each."""
-
-    value: Json = attrs.field(hash=False)
-    notes: tuple[str, ...] = ()
-
-
 _FENCED_JSON = re.compile(r"\A```(?:json)?[^\S\n]*\n(.*?)```\Z", re.DOTALL | re.IGNORECASE)
 # Prose may hold other braces; a quote, the closing brace or a key follows that of an object.
 _DATA = re.compile(
@@ -219,8 +208,10 @@ IN_A_TEXT = "the JSON was inside a JSON text"
 REPAIRED = "it is not strict JSON (quotes, commas, comments or constants)"
 
 
-def data_in(text: str, *, repair: bool = True, wants_list: bool = False) -> ReadData:
-    """Return the JSON object, or the list, in an answer.
+def data_in(
+    text: str, *, repair: bool = True, wants_list: bool = False
+) -> tuple[Json, tuple[str, ...]]:
+    """Return the JSON object, or the list, in an answer, and how it was repaired, line by line.
 
     It may be fenced or embedded in other text. Of several the last complete one counts, with a
     note; one inside another that is cut off does not. With ``repair``, trailing commas, comments,
@@ -236,9 +227,9 @@ def data_in(text: str, *, repair: bool = True, wants_list: bool = False) -> Read
     try:
         value = parse_json(whole, where="answer")
         if repair and isinstance(value, str) and _DATA.search(value):
-            data = data_in(value, wants_list=wants_list)
-            return ReadData(data.value, (IN_A_TEXT, *data.notes))
-        return ReadData(_whole_characters(value))
+            inner, repairs = data_in(value, wants_list=wants_list)
+            return inner, (IN_A_TEXT, *repairs)
+        return _whole_characters(value), ()
     except DataFormatError as error:
         candidates = dict.fromkeys(_passages(whole, wants_list=wants_list))
         # Empty brackets in prose are an answer only if there is no other.
@@ -261,7 +252,7 @@ def data_in(text: str, *, repair: bool = True, wants_list: bool = False) -> Read
         if value is None:
             raise DataFormatError(f"{error}; found {shown(passages[-1])}") from None
         notes.append(REPAIRED)
-    return ReadData(_whole_characters(value), tuple(notes))
+    return _whole_characters(value), tuple(notes)
 
 
 def _whole_characters(value: Json) -> Json:
@@ -296,7 +287,6 @@ def _closing(text: str, start: int) -> int | None:
     return None
 
 
-BOOL_WORDS = {"true": True, "yes": True, "false": False, "no": False}
 _TYPES = {int: "an integer", float: "a number", bool: "true or false"}
 
 

@@ -7,16 +7,17 @@ import json
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from html import escape, unescape
 from typing import NamedTuple
 
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
 from promptgraft.ground.text import clip, listed
+from promptgraft.journal.records import MAX_DEPTH
 from promptgraft.overrides.parts.examples import ToolCall, WorkedExample, one_line
-from promptgraft.prompt.answers import answer_text, blocks
-from promptgraft.prompt.lenient_json import MAX_DEPTH, parse_lenient
+from promptgraft.prompt.answers import answer_text, blocks, name_of
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, unreadable
-from promptgraft.targets.text_lines import SEARCH, edited
+from promptgraft.targets.text_lines import SEARCH, SEARCHES, edited
 
 TEXT_TAG = "instruction"
 JSON_TAG = "json"
@@ -26,74 +27,113 @@ _CUT_OFF = frozenset({"length", "max_tokens"})  # as OpenAI and as Anthropic say
 
 
 def new_text(
-    reply: str, current: str = "", *, tag: str = TEXT_TAG, finish_reason: str = "stop"
+    reply: str,
+    current: str = "",
+    *,
+    tag: str = TEXT_TAG,
+    finish_reason: str = "stop",
+    part: str = "",
+    others: Collection[str] = (),
 ) -> Edit:
     """Return the text of the reply's block with ``tag``, and the line before the block.
 
-    The block is the only one with that tag, or the only one at all. Its text may contain blocks,
-    if their fences are shorter or have a language. What is around it is ignored, but for a bare
-    fence below it, which may be the end of a text that contains bare fences. A reply that is a
-    JSON object needs no block. Edits in the block are made in the ``current`` text.
+    The block is the only one with that tag or with the name of the part, or the only one at all.
+    Its text may contain blocks, if their fences are shorter or have a language. What is around it
+    is ignored, but for a bare fence below it, which may be the end of a text that contains bare
+    fences. A reply that is a JSON object, or edits, needs no block; edits are made in the current
+    text, and may stand in several blocks.
+
+    Args:
+        reply: the reply.
+        current: the current text.
+        tag: what the block opens with.
+        finish_reason: why the model ended it.
+        part: the name of the part that the text is for.
+        others: the names of other parts, whose texts are refused.
 
     Raises:
         InvalidProposalError: there is no such block, more than one, or one whose end is unclear;
-            its text is empty or contains unusable characters; or an edit does not fit.
+            its text is empty or contains unusable characters; or :func:`rewritten` refuses it.
     """
     if finish_reason in _CUT_OFF:
         raise unreadable("the reply was cut off before its end; write a shorter text")
     text = answer_text(reply)
-    blocks_read, is_open = blocks(text)
+    own_names = {tag, name_of(part or tag)}
+    all_names = own_names.union(map(name_of, filter(None, others)))
+    blocks_read, is_open = blocks(text, all_names)
     if is_open:
         raise unreadable("the reply's fenced block does not end; close it with the same fence")
-    chosen = [block for block in blocks_read if block.info.lower() == tag] or blocks_read
+    named = [block for block in blocks_read if block.info and name_of(block.info) in own_names]
+    chosen = named or blocks_read
     bare = text.strip()
     if not chosen and tag == JSON_TAG and bare.startswith("{") and bare.endswith("}"):
         return Edit(_checked(bare))
+    if not chosen and tag == TEXT_TAG and (edits := SEARCHES.search(bare)):
+        return Edit(rewritten(current, _checked(bare[edits.start() :])))
     if not chosen:
         raise unreadable(f"the reply has no fenced block; open one with ```{tag}")
-    if len(chosen) > 1:
+    written, reason = chosen[0].text, clip(chosen[0].before, _REASON_CHARS, around=" ")
+    if len(chosen) > 1 and all(SEARCHES.match(block.text) for block in chosen):
+        written = "\n".join(block.text for block in chosen)
+    elif len(chosen) > 1:
         raise unreadable(
             f"the reply has {len(chosen)} blocks that may be the text; reply with one, and open "
             "it with more backticks than the text itself uses"
         )
-    if any(not block.info for block in blocks_read[blocks_read.index(chosen[0]) + 1 :]):
+    if any(not block.info for block in blocks_read[blocks_read.index(chosen[-1]) + 1 :]):
         raise unreadable(
             "it is not clear where the text ends; open the block with more backticks than the "
             "text itself uses"
         )
-    written, reason = _checked(chosen[0].text), clip(chosen[0].before, _REASON_CHARS, around=" ")
-    return Edit(edited(current, written) if written.startswith(SEARCH) else written, reason)
+    if not named and (info := name_of(chosen[0].info)) in all_names:
+        raise unreadable(f"the block is for {shown(info)}; write the text of {shown(part)}")
+    info = chosen[0].info
+    if any(_TEXT.fullmatch(info[len(n) :]) for n in all_names if info.casefold().startswith(n)):
+        raise unreadable(_TEXT_BESIDE)
+    written = _checked(written)
+    return Edit(rewritten(current, written) if tag == TEXT_TAG else written, reason)
 
 
-def named_blocks(reply: str, names: Mapping[str, str]) -> list[tuple[str, Edit]]:
+# Behind the name of a block: more than a word, and no attributes.
+_TEXT = re.compile(r"[ :]\s*+[^\s=][^=]*\s[^=]*")
+_TEXT_BESIDE = "text stands beside the fence that opens a block; begin a new line"
+
+
+def named_blocks(
+    reply: str, names: Mapping[str, str]
+) -> tuple[list[tuple[str, Edit]], list[InvalidProposalError]]:
     """Return the blocks of a reply that open with a name, each after what it is for.
+
+    The reason for a text is the line before its block. Refused are blocks whose text is empty,
+    has unusable characters, or stands beside the fence, and those that misspell a name.
 
     Args:
         reply: the reply.
         names: what a block may open with, and what it is for.
-
-    Raises:
-        InvalidProposalError: the text of such a block is empty or has unusable characters.
     """
     meanings: dict[str, set[str]] = {}
     for name, meant in names.items():
-        meanings.setdefault(_name_of(name), set()).add(meant)
-    blocks_named = []
-    for block in blocks(answer_text(reply))[0]:
+        meanings.setdefault(name_of(name), set()).add(meant)
+    blocks_named, faults = list[tuple[str, Edit]](), list[InvalidProposalError]()
+    for block in blocks(answer_text(reply), meanings)[0]:
         # In its own spelling, or in any other that fits a single part: `look` may stand by `Look`.
-        spelled = {names[block.info]} if block.info in names else meanings.get(_name_of(block.info))
-        if spelled is not None and len(spelled) == 1:
-            [meant] = spelled
-            reason = clip(block.before, _REASON_CHARS, around=" ")
-            blocks_named.append((meant, Edit(_checked(block.text), reason)))
-    return blocks_named
+        spelled = {names[block.info]} if block.info in names else meanings.get(name_of(block.info))
+        try:
+            rests = [block.info[len(name) :] for name in names if block.info.startswith(name)]
+            if spelled is None and any(map(_TEXT.fullmatch, rests)):
+                raise unreadable(_TEXT_BESIDE)
+            if spelled is None and (near := did_you_mean(block.info, names)):
+                raise unreadable(f"no part is called {shown(block.info)}{near}")
+            if spelled is not None and len(spelled) == 1:
+                reason = clip(block.before, _REASON_CHARS, around=" ")
+                [meant] = spelled
+                blocks_named.append((meant, Edit(_checked(block.text), reason)))
+        except InvalidProposalError as error:
+            faults.append(error)
+    return blocks_named, faults
 
 
-def _name_of(info: str) -> str:
-    return info.strip(" []*:\"'").casefold()
-
-
-def check_whole(reply: str, finish_reason: str) -> None:
+def check_whole(reply: str, finish_reason: str, names: Collection[str]) -> None:
     """Check that a reply of several blocks was not cut off, and where each of them ends.
 
     Raises:
@@ -101,7 +141,7 @@ def check_whole(reply: str, finish_reason: str) -> None:
     """
     if finish_reason in _CUT_OFF:
         raise unreadable("the reply was cut off before its end; write shorter texts")
-    blocks_read, is_open = blocks(answer_text(reply))
+    blocks_read, is_open = blocks(answer_text(reply), set(map(name_of, names)))
     if is_open:
         raise unreadable("the reply's last block does not end; close it with the same fence")
     if any(not block.info for block in blocks_read):
@@ -117,6 +157,61 @@ def _checked(text: str) -> str:
         raise InvalidProposalError(RejectionReason.EMPTY, "the block is empty; write a text")
     _check_characters(body, "the text")
     return body
+
+
+# What a model writes beside or in place of a text; the first two are known in English only.
+_NO_TEXT = {
+    "begins with words about it": re.compile(
+        r"\A\W*(?:(?:sure|certainly|of course|okay|ok)\b"
+        r"|(?:here|below|this|the following|following)(?:['’]s| is| are)\b[^\n:]*\b(?:improved"
+        r"|revised|updated|new|rewritten|refined|better|optimi[sz]ed|final|modified)\b)"
+        r"[^\n:]*:\W*\n",
+        re.IGNORECASE,
+    ),
+    "leaves out lines": re.compile(
+        r"^[^\w\n]*(?:\.{3}|…|[\[(]|<!--)[^\n]*\b(?:unchanged|no changes?|as (?:before|above)"
+        r"|(?:rest|remaining|existing|previous)(?: of)?(?: the)?(?: \w+)?"
+        r" (?:text|prompt|rules?|instructions?|lines?|section))\b",
+        re.IGNORECASE | re.MULTILINE,
+    ),
+    "is a diff": re.compile(
+        r"^(?:@@ -\d|\*\*\* (?:Begin Patch|Update File)|diff --git |<{5,} |>{5,} )", re.MULTILINE
+    ),
+    "is a placeholder": re.compile(r"\A\s*<[^<>\n]+>\s*\Z"),
+    "begins with a tag of the question": re.compile(r"\A\s*<(?:instruction|think(?:ing)?)>"),
+    "is a JSON object": re.compile(r"\A\s*\{\s*\"(?s:.)*\}\s*\Z"),
+}
+
+
+def rewritten(before: str, reply: str) -> str:
+    """Return the new text that a reply means: the edits in it applied, or itself.
+
+    Args:
+        before: the current text.
+        reply: the block of the reply.
+
+    Raises:
+        InvalidProposalError: the edits cannot be applied, or the block is no text alone, such as a
+            diff or one that leaves out lines, and the current text has nothing like that.
+    """
+    if (search := SEARCHES.search(reply)) and not SEARCHES.search(before):
+        if reply[: search.start()].strip():
+            raise unreadable(f"the block holds other text before its edits; begin it with {SEARCH}")
+        return edited(before, reply)
+    faults = [
+        fault
+        for fault, pattern in _NO_TEXT.items()
+        if pattern.search(reply) and not pattern.search(before)
+    ]
+    removed = {f"-{line}" for line in before.split("\n") if line.strip()}
+    if removed.intersection(reply.split("\n")) and not removed.intersection(before.split("\n")):
+        faults.append("is a diff")
+    plain = unescape(reply)
+    if escape(plain) == reply.replace("&#39;", "&#x27;") != plain and unescape(before) == before:
+        faults.append("is escaped for HTML")
+    if faults:
+        raise unreadable(f"the block {faults[0]}; write the whole new text in it and nothing else")
+    return reply
 
 
 _ALIASES = "aliases"
@@ -145,6 +240,8 @@ def read_value(text: str) -> Json:
         body = fenced["body"].strip()
     if not body:
         raise InvalidProposalError(RejectionReason.EMPTY, "the text is empty")
+    from promptgraft.prompt.lenient_json import parse_lenient  # few replies are in JSON
+
     try:
         return parse_lenient(body)
     except DataFormatError as error:
@@ -389,7 +486,7 @@ _JSON_EDITS = re.compile(r"""\bedits["'”]?\s*:""")
 
 
 class Edit(NamedTuple):
-    """A new text, and the line before its block: the reason, which may be empty."""
+    """A new text, and the model's reason for it in one line, which may be empty."""
 
     text: str
     reason: str = ""
@@ -413,23 +510,30 @@ def edits_in(reply: str, names: Mapping[str, str], *, finish_reason: str = "stop
     Raises:
         InvalidProposalError: the reply cannot be read.
     """
-    blocks = named_blocks(reply, {**names, **{mark: mark for mark in names.values()}})
+    all_names = {**names, **{mark: mark for mark in names.values()}}
+    blocks, faults = named_blocks(reply, all_names)
     if not blocks and _JSON_EDITS.search(reply):
-        json_text = new_text(reply, tag=JSON_TAG, finish_reason=finish_reason).text
-        return read_edits(json_text, names.values())
-    check_whole(reply, finish_reason)
+        return read_edits(
+            new_text(reply, tag=JSON_TAG, finish_reason=finish_reason).text, names.values()
+        )
+    check_whole(reply, finish_reason, all_names)
+    if not blocks and faults:
+        raise faults[0]
     if not blocks:
         raise unreadable(
             "no block of the reply opens with the name of a part; open the block of each new text "
             f"with ``` and a name, such as ```{next(iter(names))}"
         )
     edits: dict[str, Edit] = {}
-    faults: list[InvalidProposalError] = []
+    twice = set[str]()
     for mark, edit in blocks:
-        if mark in edits:
-            faults.append(unfit("expected one block for each part, found two for", mark))
+        earlier = edits.get(mark)
         edits[mark] = edit
-    twice = {mark for mark in edits if [block_mark for block_mark, _ in blocks].count(mark) > 1}
+        if earlier and SEARCHES.match(earlier.text) and SEARCHES.match(edit.text):
+            edits[mark] = Edit(f"{earlier.text}\n{edit.text}", earlier.reason)
+        elif earlier:
+            twice.add(mark)
+            faults.append(unfit("expected one block for each part, found two for", mark))
     edits_left = {mark: edit for mark, edit in edits.items() if mark not in twice}
     if not edits_left:
         raise faults[0]

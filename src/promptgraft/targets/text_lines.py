@@ -198,6 +198,9 @@ LONG_CHARS = 4_000
 SEARCH = "<<<<<<< SEARCH"
 """What a reply with edits begins with."""
 
+SEARCHES = re.compile(r"^[ \t]*(?P<marks><{3,}+)[ \t]*SEARCH[ \t]*$", re.IGNORECASE | re.MULTILINE)
+"""The line that begins an edit, as models write it."""
+
 HOW_TO_EDIT = f"""\
 A text of {LONG_CHARS:,} characters or more need not be written out again. You may reply with \
 edits in its place, one below the other:
@@ -238,22 +241,24 @@ def edited(before: str, reply: str) -> str:
 
 
 def _edits(reply: str) -> list[_Edit]:
-    """Return the edits of a reply; anything between them is ignored."""
+    """Return the edits of a reply; anything between them is ignored.
+
+    Models vary the marks; those of one edit have equal lengths.
+    """
     edits: list[_Edit] = []
     inside: Literal["", "search", "replace"] = ""
+    marks = ""
     for line in reply.split("\n"):
-        match inside, line.strip():
-            case "", "<<<<<<< SEARCH":
-                edits.append(_Edit())
-                inside = "search"
-            case "search", "=======":
-                inside = "replace"
-            case "replace", ">>>>>>> REPLACE":
-                inside = ""
-            case "search", _:
-                edits[-1].search.append(line)
-            case "replace", _:
-                edits[-1].replace.append(line)
+        bare = line.strip().casefold()
+        if not inside and (begin := SEARCHES.fullmatch(line)):
+            edits.append(_Edit())
+            inside, marks = "search", begin["marks"]
+        elif inside == "search" and bare == "=" * len(marks):
+            inside = "replace"
+        elif inside == "replace" and bare.split() == [">" * len(marks), "replace"]:
+            inside = ""
+        elif inside:
+            getattr(edits[-1], inside).append(line)
     if inside:
         raise unreadable(f"edit {len(edits)} does not end; close it with >>>>>>> REPLACE")
     return edits
@@ -269,9 +274,14 @@ def _place(lines: Sequence[str], wanted: Sequence[str], number: int) -> int:
     ]
     if len(places) == 1:
         return places[0]
+    indented = {line.strip() for line in bare} >= {line.strip() for line in sought}
     lines_shown = clip("\n".join(wanted), _SHOWN_CHARS, around=" ")
     raise unreadable(
         f"edit {number}: expected SEARCH lines that occur once in the current text, found them "
-        + (f"{len(places)} times; add a neighbouring line: " if places else "nowhere: ")
+        + (
+            f"{len(places)} times; add a neighbouring line: "
+            if places
+            else f"nowhere{' with this indentation or order' if indented else ''}: "
+        )
         + repr(lines_shown)
     )

@@ -150,8 +150,14 @@ class Draft:
             InvalidProposalError: the reply cannot be used.
         """
         [(module, description)] = self.parts
-        tag = JSON_TAG if description.as_json else TEXT_TAG
-        edit = new_text(reply.text, description.text, tag=tag, finish_reason=reply.finish_reason)
+        edit = new_text(
+            reply.text,
+            description.text,
+            tag=JSON_TAG if description.as_json else TEXT_TAG,
+            finish_reason=reply.finish_reason,
+            part=description.name,
+            others=[name for name, _ in description.neighbours],
+        )
         part, parent = (module, description), self.attempt.candidate
         self.changes = (self.reflector.graft(self.attempt, parent, part, edit.text),)
 

@@ -337,8 +337,14 @@ class Patcher:
 
         def read(reply: Reply) -> Patch:
             reply.check()
-            ending = reply.finish_reason
-            edit = new_text(reply.text, before.text, tag=params.tag, finish_reason=ending)
+            edit = new_text(
+                reply.text,
+                before.text,
+                tag=params.tag,
+                finish_reason=reply.finish_reason,
+                part=before.name,
+                others=[name for name, _ in before.neighbours],
+            )
             return self._patch(base, one, before, stages.NewText(*edit), module=module)
 
         return Inquiry(

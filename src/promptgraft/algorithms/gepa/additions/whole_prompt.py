@@ -34,8 +34,8 @@ from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.evidence import Evidence, TriedChild, in_full, label_of, tried_before
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.part import beside, passing, prompt_of
-from promptgraft.targets.replies import edits_in, no_edit
-from promptgraft.targets.text_lines import HOW_TO_EDIT, LONG_CHARS, SEARCH, edited
+from promptgraft.targets.replies import edits_in, no_edit, rewritten
+from promptgraft.targets.text_lines import HOW_TO_EDIT, LONG_CHARS
 from promptgraft.targets.types import Candidate, Module, ModuleDescription, RolloutRecord
 
 T = TypeVar("T")
@@ -220,12 +220,12 @@ class WholeDraft(Draft):
         read = edits_in(reply.text, names, finish_reason=reply.finish_reason)
         faults = [("", error) for error in read.faults]
         for mark, edit in read.edits.items():
-            part, text = by_mark[mark], edit.text.lstrip("\n")
+            part = by_mark[mark]
             if part[0] in edited_modules:  # repeated, although it was to be left out
                 continue
             onto = changes[-1].candidate if changes else self.attempt.candidate
             try:
-                whole = edited(part[1].text, text) if text.startswith(SEARCH) else edit.text
+                whole = edit.text if part[1].as_json else rewritten(part[1].text, edit.text)
                 change = self.reflector.graft(self.attempt, onto, part, whole, may_be_old=True)
                 changes.append(attrs.evolve(change, reason=edit.reason))
             except InvalidProposalError as error:
