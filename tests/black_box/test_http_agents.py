@@ -136,6 +136,7 @@ CALLS = {
     "pydantic-ai": {"tool_name": "book", "args": DAY, "part_kind": "tool-call"},
     "the AI SDK": {"type": "tool-call", "toolCallId": "1", "toolName": "book", "input": {"day": 1}},
     "a text of arguments": {"name": "book", "args": DAY},
+    "DeepEval": {"name": "book", "inputParameters": {"day": 1}},
     "ReAct": {"action": "book", "action_input": {"day": 1}},
     "events": {"time": 12.5, "tool": "book", "args": {"day": 1}, "node": "desk"},
 }

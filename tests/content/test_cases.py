@@ -59,6 +59,8 @@ PARTS = [
     {"inline_data": {"mime_type": "image/png", "data": DATA}},
     {"inlineData": {"mimeType": "image/png", "data": DATA, "displayName": "a.png"}},
     {"type": "image", "path": "photos/a.png"},
+    {"type": "image", "image": f"data:image/png;base64,{DATA}"},
+    {"type": "image", "image": "photos/a.png"},
 ]
 
 

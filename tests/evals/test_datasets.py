@@ -327,6 +327,15 @@ def test_a_column_of_the_very_name_of_a_path_comes_first(tmp_path: Path) -> None
     assert (case.expected, case.fields) == ("The column.", {"outputs": {"answer": "So."}})
 
 
+def test_a_path_may_begin_at_a_column_that_is_called_like_a_field(tmp_path: Path) -> None:
+    # As Langfuse and Braintrust export them; the prompt has the placeholder `$input`.
+    row: Json = {"input": {"question": "Why?", "user": "u"}, "expected": {"text": "So.", "n": 1}}
+    path = nested_file(tmp_path, ".jsonl", [row])
+    fields = {"input": "input.question", "expected": "expected.text"}
+    [case] = Dataset.load(path, fields=fields, parameters=["input"])
+    assert (case.input, case.expected) == ("Why?", "So.")
+
+
 def test_several_paths_are_parameters(tmp_path: Path) -> None:
     row: dict[str, Json] = {"inputs": {"question": "Why?", "tone": "kind"}}
     path = nested_file(tmp_path, ".jsonl", [row])

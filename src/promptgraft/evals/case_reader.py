@@ -171,11 +171,14 @@ class FilePart:
 
 
 def file_part(value: Mapping[str, Json]) -> FilePart | None:
-    """Return the file in a part as OpenAI, Anthropic, EvalSets or we write it; None for others."""
+    """Return the file in a part as APIs, EvalSets or we write it; None for others."""
     match value:
         case {"type": "image_url", "image_url": {"url": str(address)} | str(address)}:
             return FilePart(is_image=True, address=address)
-        case {"type": "input_image", "image_url": str(address)}:
+        case {"type": "input_image", "image_url": str(address)} | {
+            "type": "image",
+            "image": str(address),  # of inspect_ai and Vercel's AI SDK
+        }:
             return FilePart(is_image=True, address=address)
         case {"type": "file", "file": {"file_data": str(address), **more}}:
             return FilePart(is_image=False, address=address, name=_word(more, "filename"))

@@ -103,7 +103,7 @@ class _Scanner:
             end, self._at, self._counted, self._line = self._at, places[key], 0, 1
             yield from self._items(in_eval_set=False)
             self._at = end
-        else:
+        elif not self._next():  # several documents are one fault
             yield from _eval_set_rows(members, start, self._faults)
 
     def _value(self, line: int) -> Iterator[Json]:

@@ -27,6 +27,7 @@ _CALL_KEYS = {
     "arguments": (
         *("arguments", "args", "input", "parameters"),
         *("tool_input", "toolInput", "tool_args", "action_input"),
+        *("input_parameters", "inputParameters"),
     ),
     "result": ("result", "output", "observation"),
 }

@@ -163,7 +163,8 @@ class PlainReader:
 
     def flattened(self, row: dict[str, Json]) -> dict[str, Json]:
         """Return a row with a column for each path, such as ``inputs.question``, that it has."""
-        visible = self._named | self._read
+        # Where `fields` names the input, the prompt reads no other column.
+        visible = self._named if self._whole else self._named | self._read
         if not self._cells:
             return self._paths.flattened(row, visible)
         opened = {key: _opened(value) for key, value in row.items() if key in self._paths.roots}

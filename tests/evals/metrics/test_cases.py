@@ -439,7 +439,11 @@ def test_an_expected_text_that_is_no_option_of_the_answer_blames_its_case(
         (metrics.exact(), Team, ["elsewhere", "desk"]),
         (metrics.exact(), Team, "desk "),
         (metrics.exact(), str, "queu"),
-        (metrics.exact(), Ticket, "queu"),
+        (metrics.exact(), Ticket, json.dumps({**WHOLE, "team": "queue"})),
+        (metrics.exact(), list[str], '["a"]'),
+        (metrics.exact(), float, "0.50"),
+        (metrics.exact(), bool, "TRUE"),
+        (metrics.exact(), int | None, ["none of them", "7"]),
         (metrics.exact(answer_path="near"), Ticket, "queu"),
         (metrics.exact(answer_path="nothing"), Ticket, "queu"),
         (metrics.contains(), Team, "queu"),
@@ -452,6 +456,28 @@ def test_expected_texts_that_an_answer_can_have_are_no_fault(
     metric: metrics.BaseMetric, kind: object, expected: Json
 ) -> None:
     check_cases([metric], [case(expected)], kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected", "why"),
+    [
+        (int, "1,000", "expected one number, found '1,000'"),
+        (bool, "0", "expected one of true, yes, false, no; found '0', which names none of them"),
+        (date, "01/31/2024", "expected an ISO 8601 date, found '01/31/2024' @ $"),
+        (list[str], ["a", "b"], "the metric `json_match` compares objects and lists"),
+        (Ticket, "queue", "the metric `json_match` compares objects and lists"),
+    ],
+)
+def test_an_expected_text_that_no_answer_of_the_type_says_blames_its_case(
+    kind: object, expected: Json, why: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_cases([metrics.exact()], [case(expected)], kind)
+    text = expected[0] if isinstance(expected, list) else expected
+    assert str(caught.value) == (
+        f"cases.jsonl:4: case `a`: metric `exact`: the expected {text!r} is no answer of the "
+        f"prompt: {why}"
+    )
 
 
 @attrs.frozen

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import attrs
 
-from promptgraft.errors import ConfigError
+from promptgraft.errors import ConfigError, OutputError
 from promptgraft.evals.metrics.base import (
     ChecksCases,
     Needed,
@@ -39,6 +39,7 @@ from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.strict.checks import reaches
 from promptgraft.ground.text import clip, listed
+from promptgraft.prompt.answers import read_output
 from promptgraft.prompt.fields import options_at
 from promptgraft.runtime.session import SessionProtocol
 
@@ -206,6 +207,27 @@ def _check_values(metric: Metric, values: Iterable[Needed], output_type: object)
                 f"metric `{metric.name}`: the expected {shown(wanted_texts[0])} is no option of "
                 f"the prompt's answer{near}; options: {listed(options)}{mend}"
             )
+        if (
+            wanted_texts
+            and not (options or needed.place)
+            and (why := _unreadable(wanted_texts, output_type))
+        ):
+            raise ConfigError(f"metric `{metric.name}`: {why}")
+
+
+def _unreadable(texts: Sequence[str], output_type: object) -> str:
+    """Return why the prompt's answer is none of several texts; empty if it may be one."""
+    fault = ""
+    for text in texts:
+        try:
+            read_output(output_type, text)
+        except OutputError as error:
+            fault = fault or str(error).removeprefix("answer: ")
+        else:
+            return ""
+    is_data = fault.startswith("answer:")  # a place in JSON
+    why = "the metric `json_match` compares objects and lists" if is_data else fault
+    return f"the expected {shown(texts[0])} is no answer of the prompt: {why}"
 
 
 def _folded(text: str) -> str:

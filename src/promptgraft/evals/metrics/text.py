@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
+from functools import partial
 from typing import ClassVar
 
 import attrs
 
+from promptgraft.errors import OutputError
 from promptgraft.evals.metrics.base import Needed, ReferenceMetric, each_of
 from promptgraft.evals.metrics.reading import Folding, difference, parse_path, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import TEXT
+from promptgraft.prompt.answers import read_output
 
 
 @attrs.frozen(kw_only=True)
@@ -38,12 +40,21 @@ class Exact(ReferenceMetric, Folding):
         spellings = map(_otherwise, value if isinstance(value, list) else [value])
         references = [self.fold(text) for text in (*self.reference(case), *filter(None, spellings))]
         text = self.fold(self.found_text(answer))
-        if text in references:
+        if text in references or any(map(partial(_reads_as, answer.output), references)):
             return self.verdict(1.0, f"found the expected {quoted(text)}")
         alternatives = (
             f" ({len(references) - 1} more would be right)" if len(references) > 1 else ""
         )
         return self.verdict(0.0, difference(references[0], text) + alternatives)
+
+
+def _reads_as(output: object, text: str) -> bool:
+    """Return whether a text says the number or truth value that is the output of the prompt."""
+    kind = float if type(output) is int else type(output)
+    try:
+        return kind in (bool, float) and read_output(kind, text).output == output
+    except OutputError:
+        return False
 
 
 def _otherwise(value: Json) -> str:
@@ -67,7 +78,7 @@ class Contains(ReferenceMetric, Folding):
     is_whole: ClassVar[bool] = False
 
     texts: tuple[str, ...] = attrs.field(
-        default=(), validator=each_of("texts", functools.partial(TEXT.hold, "texts"))
+        default=(), validator=each_of("texts", partial(TEXT.hold, "texts"))
     )
     any_of: bool = False
 

@@ -100,7 +100,11 @@ def _read_options(node: Node) -> Mapping[str, str] | None:
         for name in dict.fromkeys(name for name in names if names.count(name) > 1):
             node.fault(f"the option {shown(name)} is listed twice")
         return FrozenMap((name, "") for name in names)
-    node.expected("a list of texts, or an object that says what each option means")
+    items = [item for item in node.items() if not isinstance(item.value, (str, list, dict))]
+    if items and items[0].value is not None:
+        items[0].expected("a text; put it in quotes")
+    else:
+        node.expected("a list of texts, or an object that says what each option means")
     return None
 
 
