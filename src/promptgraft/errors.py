@@ -106,9 +106,10 @@ class Lasting(StrEnum):
     """Either; callers ask again for a limited time."""
 
 
-_PERMANENT_STATUSES = frozenset({401, 402, 403, 404, 405, 407, 410, 415, 426, 451})
-# 409 is a lock timeout to the SDKs of providers, which retry it too.
-_TRANSIENT_STATUSES = frozenset({408, 409, 425, 429})
+_PERMANENT_STATUSES = frozenset({401, 402, 403, 404, 405, 407, 410, 412, 415, 426, 451})
+# 409 is a lock timeout to the SDKs of providers, which retry it too, 424 a failed generation of TGI
+# and 498 a lack of capacity at Groq.
+_TRANSIENT_STATUSES = frozenset({408, 409, 424, 425, 429, 498})
 
 
 def lasting_of_status(status: int) -> Lasting:

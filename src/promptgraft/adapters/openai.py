@@ -19,7 +19,7 @@ from promptgraft.adapters.calling.parts import chat_content, check_seen
 from promptgraft.adapters.facts import cache_of, facts_of, is_chat_only
 from promptgraft.adapters.responses import BREAKPOINT, ResponsesWire, cache_options, openai_usage
 from promptgraft.errors import ConfigError
-from promptgraft.ground.serde import Json
+from promptgraft.ground.serde import Json, canonical_json
 from promptgraft.ground.strict.checks import INTEGER, SHARE, instance, number, one_of
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
 from promptgraft.prompt.schema import JsonObject
@@ -115,7 +115,15 @@ def profile_of(model: str, *, effort: str | None = None) -> OpenAIProfile:
 
 
 _TEXT_PARTS = {"text", "output_text"}
-_FINISHES = {"length": turns.Finish.LENGTH, "content_filter": turns.Finish.REFUSED}
+# Compatible servers have their own words beside `stop`, `length` and `content_filter`: `eos`,
+# `model_length`, `MAX_TOKENS`, `content_filter: SAFETY`, `abort`, `insufficient_system_resource`.
+_CUT = re.compile(r"length|max_(?:output_)?tokens", re.IGNORECASE)
+_REFUSED = re.compile(
+    r"content_filter|safety|toxic|prohibited|blocklist|recitation|refus", re.IGNORECASE
+)
+_BROKEN = re.compile(
+    r"error|abort|cancel|timeout|unavailable|insufficient_system_resource", re.IGNORECASE
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -161,6 +169,10 @@ class ChatWire:
             raise turns.misshapen("expected a choice with a finish_reason, found one without")
         choice = answer.choices[0]
         message, reason = choice.message, choice.finish_reason or ""
+        is_refused = message.refusal or _REFUSED.search(reason)
+        if choice.error or (not is_refused and _BROKEN.search(reason)):
+            detail = f": {canonical_json(choice.error)}" if choice.error else ""
+            raise turns.BrokenTurnError(f"the server did not finish it ({reason}{detail})")
         calls = [turns.read_as(_ToolCall, call) for call in message.tool_calls or ()]
         requests = tuple(
             turns.ToolRequest(
@@ -169,14 +181,15 @@ class ChatWire:
             for call in calls
         )
         # The presence of calls decides: compatible servers send `stop` beside them.
-        finish = _FINISHES.get(reason, turns.Finish.TOOLS if requests else turns.Finish.DONE)
+        finish = turns.Finish.TOOLS if requests else turns.Finish.DONE
+        finish = turns.Finish.LENGTH if _CUT.search(reason) else finish
         usage, written = self.counted(body)
         return turns.Turn(
             # A structured answer that is refused arrives in a field of its own, with the reason
             # `stop`.
             text=message.text,
             requests=requests,
-            finish=turns.Finish.REFUSED if message.refusal else finish,
+            finish=turns.Finish.REFUSED if is_refused else finish,
             finish_reason="refusal" if message.refusal else reason,
             usage=usage,
             cache_write_tokens=written,
@@ -241,6 +254,7 @@ class _Message(msgspec.Struct, frozen=True):
 class _Choice(msgspec.Struct, frozen=True):
     message: _Message
     finish_reason: str | None = None
+    error: Any = None
 
 
 class _Answer(msgspec.Struct, frozen=True):

@@ -173,6 +173,8 @@ class _ThoughtTokens(msgspec.Struct, frozen=True):
 class _Tokens(msgspec.Struct, frozen=True):
     input_tokens: turns.Tokens | None = None
     output_tokens: turns.Tokens | None = None
+    total_tokens: turns.Tokens | None = None
+    cached_tokens: turns.Tokens | None = None
     input_tokens_details: _CacheTokens | None = None
     output_tokens_details: _ThoughtTokens | None = None
 
@@ -180,6 +182,7 @@ class _Tokens(msgspec.Struct, frozen=True):
 _NAMES_IN_CHAT = {
     "prompt_tokens": "input_tokens",
     "completion_tokens": "output_tokens",
+    "prompt_cache_hit_tokens": "cached_tokens",  # DeepSeek; Moonshot has `cached_tokens`
     "prompt_tokens_details": "input_tokens_details",
     "completion_tokens_details": "output_tokens_details",
 }
@@ -194,12 +197,15 @@ def openai_usage(counts: object) -> tuple[Usage, int]:
     cache = tokens.input_tokens_details or _CacheTokens()
     thought = tokens.output_tokens_details or _ThoughtTokens()
     written = cache.cache_write_tokens or 0
+    sent, received = tokens.input_tokens, tokens.output_tokens
+    # Gemini and xAI count thoughts in the total only, or beside the answer; all of it is charged.
+    beside = (tokens.total_tokens or 0) - (sent or 0) - (received or 0)
     usage = turns.usage_of(
-        tokens.input_tokens,
-        tokens.output_tokens,
-        cached=cache.cached_tokens or 0,
+        sent,
+        None if received is None else received + max(0, beside),
+        cached=cache.cached_tokens or tokens.cached_tokens or 0,
         written=written,
-        reasoning=thought.reasoning_tokens or 0,
+        reasoning=max(thought.reasoning_tokens or 0, beside),
     )
     return usage, written
 

@@ -177,6 +177,22 @@ def test_what_is_no_whole_answer_is_an_error_and_is_seen_in_the_session(
     assert seen.response.usage == turn.usage
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>\n{"name": "step"}\n</tool_call>',
+        '<think>Hm.</think>[TOOL_CALLS] [{"name": "step"}]',
+        "<function=step>{}</function>",
+        '<|python_tag|>{"name": "step"}',
+    ],
+)
+def test_a_call_that_a_server_leaves_in_the_text_is_no_answer(text: str) -> None:
+    world = World(says(text))
+    with pytest.raises(OutputError, match="turn on tool calls in the server"):
+        world.respond()
+    assert World(says(f"As in {text}")).respond().text.startswith("As in")
+
+
 def test_endless_tool_rounds_end() -> None:
     asks = says("again", Finish.TOOLS, "a")
     world = World(*[asks] * 3)

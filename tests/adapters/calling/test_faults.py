@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from adapters.calling.endpoints import error, received
 from promptgraft.adapters.calling.faults import Fault, judge, unreadable
-from promptgraft.adapters.calling.turns import NothingReceivedError, Received, UnreadableTurnError
+from promptgraft.adapters.calling.turns import (
+    BrokenTurnError,
+    NothingReceivedError,
+    Received,
+    UnreadableTurnError,
+)
 from promptgraft.errors import (
     PermanentProviderError,
     PromptgraftError,
@@ -101,6 +106,35 @@ def test_a_missing_model_is_no_missing_path(answer: object) -> None:
         (received(403, error("permission_error")), PERMANENT, None),
         (received(404, error("not_found_error")), PERMANENT, None),
         (received(404, "page not found"), PERMANENT, None),
+        # As compatible servers and gateways say it.
+        (received(200, {"error": "Unexpected endpoint or method. (POST /x)"}), PERMANENT, None),
+        (received(400, [{"error": {"message": "API key not valid. Pass one."}}]), PERMANENT, None),
+        (received(400, error("budget_exceeded", "Budget has been exceeded!")), PERMANENT, None),
+        (
+            received(403, error("x", "requires moderation and your input was flagged")),
+            REFUSED,
+            None,
+        ),
+        (received(400, error("x", "litellm.ContentPolicyViolationError: no")), REFUSED, None),
+        (received(400, error("x", "litellm.ContextWindowExceededError: no")), TOO_LONG, None),
+        (
+            received(400, error("x", "longer than the model's context length")),
+            TOO_LONG,
+            None,
+        ),
+        (received(400, error("x", "is longer than the maximum model length of 8")), TOO_LONG, None),
+        (
+            received(400, {"error": "it is greater than the context length"}),
+            TOO_LONG,
+            None,
+        ),
+        (received(422, {"error": "`inputs` + `max_new_tokens` must be <= 8"}), TOO_LONG, None),
+        (received(500, error("server_error", "Context size has been exceeded.")), TOO_LONG, None),
+        (received(412, error("x", "Account suspended")), PERMANENT, None),
+        (received(424, {"error": "failed during generation"}), TRANSIENT, None),
+        (received(498, error("capacity_exceeded")), TRANSIENT, None),
+        (received(429, error("x", "free-models-per-day")), PERMANENT, None),
+        (received(429, error("x", "tokens per day (TPD)"), retry_after="9"), LIMITED, 9.0),
         (received(405), PERMANENT, None),
         (received(408, error("x"), retry_after="2"), TRANSIENT, 2.0),
         (received(409, error("x")), TRANSIENT, None),
@@ -163,6 +197,10 @@ def test_a_body_that_cannot_be_read_may_come_out_right_next_time() -> None:
         retried=True,
         shape=True,
     )
+
+
+def test_an_answer_that_the_provider_broke_off_is_not_the_same_twice() -> None:
+    assert not unreadable(BrokenTurnError("the server did not finish it (abort)")).shape
 
 
 def test_a_provider_may_say_that_trying_again_is_of_no_use() -> None:

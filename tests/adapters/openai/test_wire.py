@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 
 from adapters.wire_world import noted, sent
 from agent_prompts import SOURCE
 from promptgraft.adapters.base import Usage
-from promptgraft.adapters.calling.turns import Finish, UnreadableTurnError
+from promptgraft.adapters.calling.turns import BrokenTurnError, Finish, UnreadableTurnError
 from promptgraft.adapters.openai import ChatWire, OpenAIAdapter, OpenAIProfile, profile_of
 from promptgraft.ground.serde import Json
 from promptgraft.prompt.schema import JsonObject
@@ -102,6 +103,11 @@ def test_the_limit_has_the_name_that_the_model_knows() -> None:
         ("tool_calls", Finish.DONE),
         ("length", Finish.LENGTH),
         ("content_filter", Finish.REFUSED),
+        ("eos_token", Finish.DONE),
+        ("model_length", Finish.LENGTH),
+        ("MAX_TOKENS", Finish.LENGTH),
+        ("content_filter: SAFETY", Finish.REFUSED),
+        ("ERROR_TOXIC", Finish.REFUSED),
     ],
 )
 def test_an_answer_is_read(reason: str, finish: Finish) -> None:
@@ -109,6 +115,50 @@ def test_an_answer_is_read(reason: str, finish: Finish) -> None:
     assert (turn.text, turn.finish, turn.finish_reason) == ("one", finish, reason)
     assert turn.model == "m-1"
     assert turn.usage == Usage(input_tokens=18, output_tokens=2, cached_tokens=5)
+
+
+@pytest.mark.parametrize("reason", ["error", "abort", "insufficient_system_resource"])
+def test_a_part_of_an_answer_that_the_server_broke_off_is_no_answer(reason: str) -> None:
+    with pytest.raises(BrokenTurnError, match=rf"did not finish it \({reason}\)"):
+        wire().read(answer(reason, content="on"))
+    body: Any = answer("stop", content="on")
+    body["choices"][0]["error"] = {"code": 502, "message": "Upstream"}
+    with pytest.raises(BrokenTurnError, match="Upstream"):
+        wire().read(body)
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ({"completion_tokens": 3, "total_tokens": 112}, (9, 103, 0, 100)),  # Gemini
+        (
+            {
+                "completion_tokens": 3,
+                "total_tokens": 112,
+                "completion_tokens_details": {"reasoning_tokens": 100},
+            },
+            (9, 103, 0, 100),  # xAI
+        ),
+        (
+            {
+                "completion_tokens": 103,
+                "total_tokens": 112,
+                "completion_tokens_details": {"reasoning_tokens": 100},
+            },
+            (9, 103, 0, 100),
+        ),
+        ({"completion_tokens": 3, "prompt_cache_hit_tokens": 4}, (9, 3, 4, 0)),  # DeepSeek
+        ({"completion_tokens": 3, "cached_tokens": 4}, (9, 3, 4, 0)),  # Moonshot
+        ({"completion_tokens": 3, "total_tokens": 1}, (9, 3, 0, 0)),
+        ({"total_tokens": 12}, (0, 0, 0, 0)),
+    ],
+)
+def test_every_token_that_is_charged_is_counted(
+    counts: JsonObject, expected: tuple[int, ...]
+) -> None:
+    body = answer(content="one")
+    turn = wire().read({**body, "usage": {"prompt_tokens": 9, **counts}})
+    assert attrs.astuple(turn.usage) == expected
 
 
 def test_a_refusal_is_one_whatever_the_reason() -> None:

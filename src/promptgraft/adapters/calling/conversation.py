@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -89,6 +90,13 @@ def converse(
     return answered(rendered, read(text), session=session, usage=usage, finish_reason=reason)
 
 
+# As the templates of Hermes and Qwen, Llama, Mistral, DeepSeek, Kimi and gpt-oss write calls.
+_CALL_AS_TEXT = re.compile(
+    r"\s*(?:<tool_call>|<\|python_tag\|>|\[TOOL_CALLS\]|<function[=_]|<｜tool▁call|<\|tool_call"
+    r"|<\|channel\|>commentary to=)"
+)
+
+
 def _fault(turn: Turn, text: str, rounds: int, *, has_tools: bool) -> errors.OutputError | None:
     """Return why the answer is incomplete; None if it is complete."""
     who = f"`{turn.model}`"
@@ -117,6 +125,10 @@ def _fault(turn: Turn, text: str, rounds: int, *, has_tools: bool) -> errors.Out
                 + (f" and asks for {names}" if names else "")
                 + "; raise max_tool_rounds, or say in the prompt when to stop"
             )
+    if has_tools and _CALL_AS_TEXT.match(text):
+        return errors.OutputError(
+            f"{who} calls a tool in its text; turn on tool calls in the server (its tool parser)"
+        )
     if not text.strip() and turn.text.strip():
         return errors.EmptyAnswerError(f"{who}: {ONLY_THOUGHTS}; ask for an answer after them")
     if not text.strip():

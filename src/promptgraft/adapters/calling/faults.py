@@ -98,7 +98,7 @@ def _redirect(received: turns.Received) -> Fault:
 
 def unreadable(error: turns.UnreadableTurnError) -> Fault:
     """Return the fault of a body that is not an answer."""
-    return attrs.evolve(_transient("unreadable answer", str(error)), shape=True)
+    return attrs.evolve(_transient("unreadable answer", str(error)), shape=error.shape)
 
 
 def _body(received: turns.Received) -> JsonObject | Fault:
@@ -143,6 +143,8 @@ class _ErrorBody:
         """The status that it stands for; 500 if unknown."""
         if _STATUS.fullmatch(self.code):
             return int(self.code)
+        if _NO_PATH_TEXT.search(self.message):
+            return 404
         statuses = (_STATUS_OF.get(word) for word in (self.kind, self.code))
         return next(filter(None, statuses), 400 if _OF_IMAGES.fullmatch(self.code) else 500)
 
@@ -171,6 +173,7 @@ _HOPELESS = {
     "billing_error",
     "billing_hard_limit_reached",
     "billing_not_active",
+    "budget_exceeded",
     "insufficient_quota",
     "invalid_api_key",
     "model_not_found",
@@ -186,10 +189,23 @@ _FILTERED = {
 }
 
 _NO_CREDIT = re.compile(r"credit balance is too low", re.IGNORECASE)
-_FILTERED_TEXT = re.compile(r"blocked by content filtering policy", re.IGNORECASE)
+# Some providers answer 400 to a wrong key, and 429 until the next day.
+_NO_KEY = re.compile(
+    r"\bapi[ _-]?key (?:is )?(?:not valid|invalid|expired|missing)"
+    r"|\b(?:invalid|incorrect) api[ _-]?key",
+    re.IGNORECASE,
+)
+_PER_DAY = re.compile(r"\bper[ -]day\b|PerDay|\bdaily\b")
+_FILTERED_TEXT = re.compile(
+    r"blocked by content filtering policy|content management policy|ContentPolicyViolation"
+    r"|requires moderation and your input was flagged",
+    re.IGNORECASE,
+)
 _TOO_LONG_TEXT = re.compile(
     r"prompt is too long|maximum context length|exceeds? (the )?(available )?context"
-    r"|reduce the length of the (messages|input|prompt)|token count .{0,40}exceeds the maximum",
+    r"|reduce the length of the (messages|input|prompt)|token count .{0,40}exceeds the maximum"
+    r"|ContextWindowExceeded|context size (?:has been )?exceeded|greater than the context length"
+    r"|longer than the (?:model's context|maximum model) length|`max_new_tokens` must be <=",
     re.IGNORECASE,
 )
 # A model that is served through the other API of OpenAI: tools with thoughts, for example, are not
@@ -224,12 +240,15 @@ _MEND = {
 def _refusal(received: turns.Received, error_body: _ErrorBody, status: int, now: datetime) -> Fault:
     """Return the fault of an error that counts as ``status``."""
     error = _error_class(error_body, status)
+    is_limit = issubclass(error, errors.RateLimitedError)
     shown_words = dict.fromkeys((error_body.kind, error_body.code))
     words = " ".join(word for word in shown_words if word not in {"", str(received.status)})
     inside = "" if received.status == status else " with an error inside"
     wait = retry_after(received.headers, now=now)
-    if wait is None and issubclass(error, errors.RateLimitedError):
+    if wait is None and is_limit:
         wait = rate_limit_reset(received.headers, now=now)
+    if wait is None and is_limit and _PER_DAY.search(error_body.message):
+        error = errors.PermanentProviderError
     retried = error.lasting is errors.Lasting.TRANSIENT
     return Fault(
         error=error,
@@ -253,14 +272,17 @@ def _mend(error: type[errors.PromptgraftError], status: int, error_body: _ErrorB
         return "set `extra_body: {stream: true}` for this model"
     if not issubclass(error, errors.PermanentProviderError):
         return ""
+    if _NO_KEY.search(error_body.message):
+        return _MEND[401]
     return _MEND.get(status, "check base_url" if status < 400 else "check the account")
 
 
 def _error_class(error_body: _ErrorBody, status: int) -> type[errors.PromptgraftError]:
     # Words go before the status: an exhausted quota is a 429 too, but no wait mends it.
-    if error_body.words & _HOPELESS or _NO_CREDIT.search(error_body.message):
+    message = error_body.message
+    if error_body.words & _HOPELESS or _NO_CREDIT.search(message) or _NO_KEY.search(message):
         return errors.PermanentProviderError
-    if error_body.words & _FILTERED or _FILTERED_TEXT.search(error_body.message):
+    if error_body.words & _FILTERED or _FILTERED_TEXT.search(message):
         return errors.RefusedAnswerError
     if _is_too_long(error_body, status):
         return errors.PromptTooLongError
@@ -268,7 +290,7 @@ def _error_class(error_body: _ErrorBody, status: int) -> type[errors.Promptgraft
         return errors.PermanentProviderError
     if status == 429:
         # A single request above the limit per minute fails however long one waits.
-        alone = _TOO_LARGE_TEXT.search(error_body.message)
+        alone = _TOO_LARGE_TEXT.search(message)
         return errors.RejectedRequestError if alone else errors.RateLimitedError
     match errors.lasting_of_status(status):
         case errors.Lasting.TRANSIENT:
@@ -291,7 +313,7 @@ def _asks_for_a_stream(error_body: _ErrorBody, status: int) -> bool:
 def _is_too_long(error_body: _ErrorBody, status: int) -> bool:
     if status == 413 or error_body.words & _TOO_LONG:
         return True
-    return status in {400, 422} and _TOO_LONG_TEXT.search(error_body.message) is not None
+    return status in {400, 422, 500} and _TOO_LONG_TEXT.search(error_body.message) is not None
 
 
 def _transient(what: str, detail: str) -> Fault:

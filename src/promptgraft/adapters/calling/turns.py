@@ -123,10 +123,18 @@ def usage_of(
 class UnreadableTurnError(TransientProviderError):
     """The body of a successful response is truncated or is not an answer.
 
-    ``billed`` has the tokens that it counts all the same, in a turn without a text.
+    ``billed`` has the tokens that it counts all the same, in a turn without a text; ``shape`` is
+    whether another answer would be alike.
     """
 
     billed: Turn | None = None
+    shape = True
+
+
+class BrokenTurnError(UnreadableTurnError):
+    """The provider says that it could not finish its answer."""
+
+    shape = False
 
 
 def misshapen(detail: object) -> UnreadableTurnError:
