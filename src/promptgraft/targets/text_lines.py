@@ -274,14 +274,11 @@ def _place(lines: Sequence[str], wanted: Sequence[str], number: int) -> int:
     ]
     if len(places) == 1:
         return places[0]
-    indented = {line.strip() for line in bare} >= {line.strip() for line in sought}
+    where = f"{len(places)} times; add a neighbouring line" if places else "nowhere"
+    if not places and {line.strip() for line in bare} >= {line.strip() for line in sought}:
+        where += " with this indentation or order"
     lines_shown = clip("\n".join(wanted), _SHOWN_CHARS, around=" ")
     raise unreadable(
         f"edit {number}: expected SEARCH lines that occur once in the current text, found them "
-        + (
-            f"{len(places)} times; add a neighbouring line: "
-            if places
-            else f"nowhere{' with this indentation or order' if indented else ''}: "
-        )
-        + repr(lines_shown)
+        f"{where}: {lines_shown!r}"
     )
