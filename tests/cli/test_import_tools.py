@@ -509,6 +509,9 @@ PROVIDERS: Mapping[str, dict[str, Any] | None] = {
     "vertex:gemini-2.5-pro": None,
     "bedrock:us.meta.llama4-scout-17b-instruct-v1:0": None,
     "openai:embedding:text-embedding-3-small": None,
+    "openai:chat": None,
+    "openai:codex-sdk": None,
+    "anthropic:claude-agent-sdk": None,
     "exec:python mine.py": None,
     "https://example.org/chat": None,
     "echo": None,
@@ -544,6 +547,8 @@ def test_a_provider_is_a_model_or_none(provider: str) -> None:
             {"stop": ["END"]},
             ["max_tokens"],
         ),
+        ("openai:gpt-4o", {"model": "gpt-4o"}, {"model": "gpt-4o"}, []),
+        ("openai:chat", {"model": "gpt-4o"}, {"model": "gpt-4o"}, []),
         ("openai:gpt-4o", {"apiKey": "{{env.MINE}}"}, {"api_key": "${MINE}"}, []),
         ("openai:gpt-4o", {"apiBaseUrl": "{{env.URL}}"}, {"base_url": "${URL}"}, []),
     ],
@@ -591,6 +596,43 @@ def test_a_cell_of_a_table_that_is_no_number_is_said_by_check(console: Console) 
     assert "metrics[0].threshold: expected a number from 0 to 1, found 'much'" in ended.out
 
 
+def test_columns_of_metadata_are_kept_in_the_cases(console: Console) -> None:
+    write(
+        {
+            "c.yaml": "prompts: ['Say {{q}}']\nproviders: [openai:gpt-4o]\ntests: t.csv\n",
+            "t.csv": 'q,__expected,__metadata:level,__metadata:tags[]\na,b,easy,"x, y"\nc,d,,\n',
+        }
+    )
+    assert console("import", "c.yaml", "--json").code == 0
+    cases = cases_of(load_project("promptgraft.yaml"))
+    assert cases["test-1"].fields == {"metadata": {"level": "easy", "tags": ["x", "y"]}}
+    assert cases["test-2"].fields == {}
+
+
+def test_of_many_functions_to_write_ten_are_named(console: Console) -> None:
+    tests = [
+        {"vars": {"q": f"q{n}"}, "assert": [{"type": "javascript", "value": f"judge({n})"}]}
+        for n in range(12)
+    ]
+    write({"c.yaml": json.dumps({"prompts": ["Say {{q}}"], "tests": tests})})
+    out = console("import", "c.yaml").out
+    assert "write it in `metrics.py`; the same in 11 more\n" in out
+    assert "metrics.py:javascript_10 and 2 more\n" in out
+
+
+def test_an_import_may_be_repeated_beside_the_same_schema(console: Console) -> None:
+    write({"c.yaml": "prompts: ['Say {{q}}']\ntests: [{vars: {q: a}}, {vars: {q: b}}]\n"})
+    schema = Path("promptgraft.schema.json")
+    assert console("import", "c.yaml").code == 0
+    Path("promptgraft.yaml").unlink()
+    assert (console("import", "c.yaml").code, schema.is_file()) == (0, True)
+    Path("promptgraft.yaml").unlink()
+    schema.write_text("{}")
+    ended = console("import", "c.yaml")
+    assert (ended.code, schema.read_text()) == (2, "{}")
+    assert "promptgraft.schema.json already exists" in ended.err
+
+
 def test_parts_of_a_configuration_may_stand_elsewhere(console: Console) -> None:
     write(
         {
@@ -601,7 +643,7 @@ def test_parts_of_a_configuration_may_stand_elsewhere(console: Console) -> None:
                 "assertionTemplates:\n  a: {type: contains, value: x}\n"
             ),
             "prompts.yaml": "- 'Say {{q}}'\n- {id: loud, raw: 'Shout {{q}}', label: loud}\n",
-            "providers.yaml": "- anthropic:messages:claude-sonnet-4-5\n",
+            "providers.yaml": "providers:\n- anthropic:messages:claude-sonnet-4-5\n",
             "vars/a.txt": "one",
             "vars/b.txt": "two",
         }

@@ -189,7 +189,7 @@ FORMS: Mapping[str, Form] = {
         },
         metrics=("python",),
         unwritten=("metrics.py:right",),
-        note="the `python` code is not run here: write `metrics.py:right` in its place",
+        note="the `python` code is not run here: write it in `metrics.py`",
     ),
     "tests in JSONL": Form(
         config=HEAD + SHELF + "tests: file://t.jsonl\n",
@@ -267,7 +267,27 @@ FORMS: Mapping[str, Form] = {
         files={"g.py": NEVER},
         metrics=("python",),
         unwritten=("metrics.py:good",),
-        note="write `metrics.py:good` in its place",
+        note="the `python` code is not run here: write it in `metrics.py`",
+    ),
+    "a program with several configurations as assertion": Form(
+        config=HEAD
+        + SHELF
+        + "tests:\n"
+        + "".join(
+            f"- vars: {{note: {note}}}\n  assert: [{{type: javascript, value: 'file://t.js', "
+            f"config: {{tool: {tool}}}}}]\n"
+            for note, tool in (("maps", "find"), ("odes", "read"), ("seas", "find"))
+        ),
+        files={"t.js": JS_NEVER},
+        metrics=("python",),
+        unwritten=("metrics.py:javascript", "metrics.py:javascript_2"),
+        note="the `javascript` code is not run here: write it in `metrics.py`; the same in 2 more",
+    ),
+    "a schema of answers beside a prompt": Form(
+        config=HEAD
+        + "prompts: [{raw: 'Name the shelf of {{note}}.', config: {response_format: {type: x}}}]\n"
+        + TESTS,
+        note="`response_format` is left out: write it to a file, and `output: FILE.json` above",
     ),
     "code in JavaScript as assertion": Form(
         config=HEAD + SHELF + "defaultTest:\n  assert:\n  - type: javascript\n    metric: Polite!\n"

@@ -15,7 +15,7 @@ from promptgraft.cli.options import command, json_option
 from promptgraft.cli.output import Screen, print_json, relative
 from promptgraft.cli.replaying import unpack
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
-from promptgraft.ground.files import write_new
+from promptgraft.ground.files import is_file, write_new
 from promptgraft.ground.serde import Json, MismatchError
 from promptgraft.ground.text import counted, shell_word
 from promptgraft.ground.yaml_text import plain_scalar
@@ -30,6 +30,8 @@ from promptgraft.project.imported import (
     importer_of,
 )
 
+_MOST_NAMED = 10
+"""Functions and files to write that are named; the others are counted."""
 _HEAD = "# Imported from {name}; `promptgraft check` checks it without calling a model.\n"
 
 
@@ -106,7 +108,9 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[ImportOptions]
     imported = _converted(importer, path, given)
     schema = shipped("project/project.schema.json").read_text("utf-8")
     document = f"{SCHEMA_LINE}{_HEAD.format(name=path.name)}{_yaml(imported.document)}"
-    files = {FILE_NAME: document, **imported.files, SCHEMA_FILE: schema}
+    files = {FILE_NAME: document, **imported.files}
+    if not _is_there(path.parent / SCHEMA_FILE, schema):
+        files[SCHEMA_FILE] = schema
     written = [path.parent / name for name in files]
     files_in_place_of_folders = [path.parent for path in written if not path.parent.is_dir()]
     # `lexists`, because writing through a dangling link would create its target.
@@ -117,6 +121,10 @@ def import_command(config: str, *, as_json: bool, **given: Unpack[ImportOptions]
     # An agent of the user is code, which an import does not run.
     checked = None if importer.names_code else _checked(path.parent / FILE_NAME)
     _print(imported, checked, written, as_json=as_json)
+
+
+def _is_there(path: Path, text: str) -> bool:
+    return is_file(path) and path.read_bytes() == text.encode()
 
 
 def _refuse_others(given: ImportOptions, takes: Collection[str], source: str) -> None:
@@ -191,7 +199,9 @@ def _print(
         for line in lines:
             screen.line(f"{kind}: {line}")
     if imported.unwritten:
-        screen.line(f"to write: {', '.join(imported.unwritten)}")
+        more = len(imported.unwritten) - _MOST_NAMED
+        names = ", ".join(imported.unwritten[:_MOST_NAMED])
+        screen.line(f"to write: {names}" + (f" and {more:,} more" if more > 0 else ""))
     screen.line("next:")
     folder = written[0].parent
     enter = [] if folder == Path() else [f"cd {shell_word(str(folder))}"]

@@ -306,14 +306,21 @@ def row_as_test(row: Node) -> Node:
     asserts: list[dict[str, Json]] = []
     values: dict[str, Json] = {}
     test: dict[str, Json] = {}
+    metadata: dict[str, Json] = {}
     for key, cell in row.members().items():
         name, text = key.removeprefix("__"), str(cell.value)
         if name == key:
             values[key] = text
         elif key.startswith("__expected") and text.strip():
             asserts.append(_of_text(text))
+        elif text and name.startswith("metadata:"):
+            metadata[name.removeprefix("metadata:").removesuffix("[]")] = (
+                [tag.strip() for tag in text.split(",")] if name.endswith("[]") else text
+            )
         elif text:
             test[name] = _number(text) if name == "threshold" else text
+    if metadata:
+        test["metadata"] = metadata
     metric = {"metric": test.pop("metric")} if "metric" in test else {}
     tests: list[Json] = [{**entry, **metric} for entry in asserts]
     return Node({**test, "vars": values, "assert": tests}, row.path, row.source)
@@ -360,11 +367,11 @@ class Asserting:
     def read(self, node: Node, values: Mapping[str, Json]) -> Iterator[AssertedMetric]:
         """Convert an assertion of a test with these variables to metrics."""
         notes, members = self.files.notes, node.members()
-        for key, member in members.items():
-            if key not in _READ:
-                notes.add(member, f"`{key}` of an assertion is left out: no metric has it")
         type_text = str(node.member("type").value)
         kind = type_text.removeprefix("not-")
+        for key, member in members.items():
+            if key not in _READ and not (key == "config" and kind in _CODE):
+                notes.add(member, f"`{key}` of an assertion is left out: no metric has it")
         weight = node.member("weight").value
         if kind == "assert-set":
             if "threshold" in members:
@@ -412,11 +419,14 @@ class Asserting:
             return
         original = value.value if isinstance(value.value, str) else json.dumps(value.value)
         named = code_reference(original)
+        config = node.member("config").value
+        if config is not None:  # another one is another function
+            original += f"\nconfig: {json.dumps(config, ensure_ascii=False)}"
         name = str(node.member("metric").value or (named and named[1]) or kind)
         where = self.stubs.metric(name, node, original)
-        self.files.notes.add(
-            node.member("type"), f"the `{kind}` code is not run here: write `{where}` in its place"
-        )
+        module = where.partition(":")[0]
+        what = f"the `{kind}` code is not run here: write it in `{module}`"
+        self.files.notes.add(node.member("type"), what)
         yield AssertedMetric(kind="python", options={"function": where}, name=name)
 
     def _value(self, node: Node, values: Mapping[str, Json]) -> Json:

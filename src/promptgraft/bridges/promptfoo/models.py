@@ -47,11 +47,14 @@ _COMPATIBLE = {  # address and variable of the key of providers that speak OpenA
     "xai": ("https://api.x.ai/v1", "XAI_API_KEY"),
 }
 _INTERFACES = ("chat", "messages", "responses", "completion", "converse")
-# Interfaces that answer with something else than a text, or hold a prompt of their own.
-_OTHERS = re.compile(r"(embedding|image|video|audio|speech|realtime|live|assistant|moderation)s?\b")
+# What answers with something else than a text, has a prompt of its own, or is an agent.
+_OTHERS = re.compile(
+    r"(embedding|image|video|audio|speech|realtime|live|assistant|moderation|agent)s?\b"
+    r"|(claude-agent-sdk|claude-code|codex-sdk|codex-app-server|chatkit)\b"
+)
 _ENV = re.compile(r"\{\{-?\s*env\.(\w+)\s*-?\}\}")
 _NO_KEY = "`models` has no such key; `extra_body` sends more"
-_ELSEWHERE = {  # what belongs to the prompt here
+ELSEWHERE = {  # what belongs to the prompt here
     "response_format": "write it to a file, and `output: FILE.json` above the prompt",
     "tools": "write them to a file, and `tools: FILE.json` above the prompt",
 }
@@ -91,7 +94,8 @@ def read_provider(node: Node, notes: Notes) -> dict[str, Json] | None:
     kind, *rest = _ENV.sub(r"${\1}", provider.id).split(":")
     if not (kind in _OWN or kind in _COMPATIBLE) or _OTHERS.match(":".join(rest)):
         return None
-    model = ":".join(rest[1:] if len(rest) > 1 and rest[0] in _INTERFACES else rest)
+    model = ":".join(rest[1:] if rest and rest[0] in _INTERFACES else rest)
+    model = model or str(provider.config.member("model").value or "")
     own_provider = _OWN.get(kind, "openai")
     if not model or (
         own_provider in _CLAUDE_ONLY and "claude" not in model and own_provider != "anthropic"
@@ -108,7 +112,9 @@ def read_provider(node: Node, notes: Notes) -> dict[str, Json] | None:
 
 
 def _options(provider: str, model: str, config: Node, notes: Notes) -> Iterator[tuple[str, Json]]:
-    for key, member in config.members().items():
+    same = ("model", model)
+    given = {key: node for key, node in config.members().items() if (key, node.value) != same}
+    for key, member in given.items():
         value = member.value
         if isinstance(value, str):
             value = _ENV.sub(r"${\1}", value)
@@ -133,7 +139,7 @@ def _options(provider: str, model: str, config: Node, notes: Notes) -> Iterator[
                     what = f"`{key}: {shown(value)}` is left out: `{model}` does not take it"
                     notes.add(member, what)
             case _:
-                notes.add(member, f"`{key}`: left out: {_ELSEWHERE.get(key, _NO_KEY)}")
+                notes.add(member, f"`{key}`: left out: {ELSEWHERE.get(key, _NO_KEY)}")
 
 
 def _headers(config: Node, notes: Notes) -> Iterator[tuple[str, str]]:
@@ -227,6 +233,8 @@ class Models:
             return node
         opened = (self.files.opened(path).root for path in self.files.named(node, named))
         root = next(opened, node)
+        if [*root.members()] == ["providers"]:
+            root = root.member("providers")
         return next(iter(root.items()), root)
 
     def judge(self, node: Node) -> str:

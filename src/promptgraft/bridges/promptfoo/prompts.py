@@ -12,6 +12,7 @@ from pathlib import Path
 import attrs
 
 from promptgraft.bridges.promptfoo.code import code_reference, python_prompt
+from promptgraft.bridges.promptfoo.models import ELSEWHERE
 from promptgraft.errors import PromptgraftError
 from promptgraft.evals.case_reader import file_part
 from promptgraft.ground.files import is_file
@@ -162,9 +163,10 @@ class PromptfooPrompts:
 
     def _prompt(self, node: Node) -> Iterator[Read]:
         """Yield the prompts of an entry."""
-        for key, member in node.members().items():
-            if key not in ("id", "raw", "label"):
-                self.files.notes.add(member, f"`{key}` is left out: a prompt has no such key")
+        for key, member in {**node.members(), **node.member("config").members()}.items():
+            if key not in ("id", "raw", "label") and not (key == "config" and member.members()):
+                why = ELSEWHERE.get(key, "a prompt has no such key")
+                self.files.notes.add(member, f"`{key}` is left out: {why}")
         label, raw = str(node.member("label").value or ""), node.member("raw").value
         text = node.value if isinstance(node.value, str) else raw or node.member("id").value
         if not isinstance(text, str):
