@@ -442,8 +442,16 @@ def test_the_marks_of_dspy_say_what_is_the_input() -> None:
 def test_pairs_are_an_input_and_an_expected_answer() -> None:
     (case,) = Dataset.of([("Where?", "here")])
     assert (case.input, case.expected) == ("Where?", "here")
-    with pytest.raises(DataFormatError, match="expected an object"):
-        Dataset.of([("Where?", "here", 1)])  # type: ignore[list-item]
+    for other in (("Where?", "here", 1), ["Where?", "here"], "Where?"):
+        with pytest.raises(DataFormatError, match=r"cases:1: expected \{.*\} or a tuple of both"):
+            Dataset.of([other])  # type: ignore[list-item]
+
+
+def test_decimals_are_numbers() -> None:
+    (case,) = Dataset.of([({"price": Decimal("1.50")}, Decimal(12))])
+    assert (case.input, case.expected) == ({"price": 1.5}, 12)
+    with pytest.raises(DataFormatError, match="expected plain data"):
+        Dataset.of([("Where?", Decimal("NaN"))])
 
 
 @pytest.mark.parametrize("ending", ["json", "yaml"])

@@ -73,6 +73,21 @@ def test_a_table_gives_the_cases_that_its_rows_give(make: Make) -> None:
     assert found.cases[2].expected is None
 
 
+def test_a_column_of_midnights_holds_days() -> None:
+    pandas = pytest.importorskip("pandas")
+    days = ["2026-01-02", None, "2026-01-04"]
+    times = ["2026-01-02 00:00", None, "2026-01-04 10:30"]
+    frame = pandas.DataFrame({"text": ["a", "b", "c"]})
+    frame["day"], frame["time"] = pandas.to_datetime(days), pandas.to_datetime(times)
+    cases = Dataset.of(frame, input="text", label="day", keep=["time"])
+    assert [case.expected for case in cases] == days
+    assert [case.fields.get("time") for case in cases] == [
+        "2026-01-02T00:00:00",
+        None,
+        "2026-01-04T10:30:00",
+    ]
+
+
 @pytest.mark.parametrize("make", KINDS)
 def test_faults_name_column_and_row(make: Make) -> None:
     columns: dict[str, list[Any]] = {

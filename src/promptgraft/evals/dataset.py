@@ -257,7 +257,7 @@ class Dataset(Shown):
         fields = _named({"id": id, "input": input, "expected": label}, fields or {})
         if isinstance(cases, Mapping):
             sets = [name for name, part in cases.items() if is_frame(part)]
-            mend = "pass one of them" if sets else 'write [{"input": ..., "expected": ...}, ...]'
+            mend = "pass one of them" if sets else f"write [{_CASE}, ...]"
             what = f"the sets {listed(map(str, sets))}" if sets else "one mapping"
             raise ConfigError(f"cases: expected a list of cases, found {what}; {mend}")
         if is_frame(cases):
@@ -339,6 +339,9 @@ def _cell(value: Json) -> str:
     return "" if value is None else cell(text)
 
 
+_CASE = '{"input": ..., "expected": ...}'
+
+
 def _rows(
     given: Iterable[object],
     files: CaseFiles,
@@ -357,9 +360,11 @@ def _rows(
             faults.add(number, "expected mappings only, found a Case among them", item.id)
             continue
         kind: type = type(item)
-        if kind.__module__.startswith("promptgraft.") and not issubclass(kind, Mapping):
-            # Of an example, all would be input, and the model be shown its label.
-            faults.add(number, f'expected a case such as {{"input": ...}}, found a {kind.__name__}')
+        # Of an example of ours, all would be input, and the model be shown its label.
+        is_ours = kind.__module__.startswith("promptgraft.") and not issubclass(kind, Mapping)
+        if is_ours or isinstance(item, (str, list, tuple)):
+            what = f"a {kind.__name__}" if is_ours else shown(item)
+            faults.add(number, f"expected {_CASE} or a tuple of both, found {what}")
             continue
         try:
             yield Row(number, files.plain(item))

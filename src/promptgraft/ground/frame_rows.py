@@ -12,6 +12,8 @@ from promptgraft.ground.serde import shown
 
 # Of pandas.NA and pandas.NaT; by name, because pandas may not be installed.
 _MISSING = frozenset({"NAType", "NaTType"})
+# Of pandas, without a time zone.
+_TIMES = frozenset(f"datetime64[{unit}]" for unit in ("s", "ms", "us", "ns"))
 
 
 def rows_of_frame(frame: Any) -> Iterator[dict[str, object]]:
@@ -27,7 +29,14 @@ def rows_of_frame(frame: Any) -> Iterator[dict[str, object]]:
         frame = frame.collect() if hasattr(frame, "collect") else frame
         _check_names(list(frame.columns))
     if "pandas" in libraries:
-        rows = frame.to_dict("records")
+        # It has no type of days: a column of nothing but midnights is one.
+        times = [name for name in frame if str(frame[name].dtype) in _TIMES]
+        days = {
+            name: frame[name].dt.date
+            for name in times
+            if (frame[name].dropna().dt.normalize() == frame[name].dropna()).all()
+        }
+        rows = frame.assign(**days).to_dict("records")
     elif "pyarrow" in libraries:
         _check_names(frame.column_names)
         rows = frame.to_pylist()

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
+from decimal import Decimal
 from enum import Enum
 from itertools import islice
 from typing import Any, NewType, NoReturn, TypeAlias, TypeVar
@@ -333,6 +334,8 @@ def _plain_key(key: object, path: str) -> str:
 def _plain_object(value: object, path: str) -> Json:
     if isinstance(value, (date, UUID)):
         return value.isoformat() if isinstance(value, date) else str(value)
+    if isinstance(value, Decimal) and value.is_finite():
+        return int(value) if value == int(value) else float(value)
     if isinstance(value, PlainForm):
         return value.plain_form()
     kind: type[Any] = type(value)

@@ -184,11 +184,7 @@ _NO_TEXT = {
 
 
 def rewritten(before: str, reply: str) -> str:
-    """Return the new text that a reply means: the edits in it applied, or itself.
-
-    Args:
-        before: the current text.
-        reply: the block of the reply.
+    """Return the text that a block means: the edits in it made in the current text, or itself.
 
     Raises:
         InvalidProposalError: the edits cannot be applied, or the block is no text alone, such as a

@@ -224,11 +224,7 @@ class _Edit:
 
 
 def edited(before: str, reply: str) -> str:
-    """Return a text with the edits of a reply applied in order.
-
-    Args:
-        before: the current text.
-        reply: the edits; it begins with ``SEARCH``.
+    """Return a text with the edits of a reply, which begins with ``SEARCH``, made in order.
 
     Raises:
         InvalidProposalError: an edit has no end, or its lines do not occur exactly once.
