@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import pytest
 
 import promptgraft as pg
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
+from promptgraft.evals import metrics
 from promptgraft.evals.metrics import Exact
 
 ROOM = pg.MarkdownSection(title="Room", key="room", template="$text")
@@ -20,6 +23,7 @@ STORE = pg.InMemoryPromptOverridesStore
 MODEL = pg.OfflineAdapter()
 ANY: Any = pg
 """The library, for calls that type checkers refuse."""
+ANY_METRIC: Any = metrics
 
 
 async def later(event: object) -> None:
@@ -75,6 +79,35 @@ REFUSED: dict[str, Callable[[], object]] = {
     "cases:1: expected a Case, found ('a', 'b')": lambda: ANY.evaluate(
         PROMPT, [("a", "b")], [Exact()], adapter=MODEL
     ),
+    "cases: expected a list of cases, found 'cases.jsonl'; `Dataset.load` reads a file": lambda: (
+        ANY.examples_from(PROMPT, "cases.jsonl")
+    ),
+    "cases:1: expected a Case, found {'input': 'room 1'}; `Dataset.of` reads mappings": lambda: (
+        ANY.examples_from(PROMPT, [{"input": "room 1"}])
+    ),
+    "cases:2: expected a Case, found 'b'": lambda: ANY.Dataset((pg.Case(id="a", input="a"), "b")),
+    "train: expected a share between 0 and 1, found '0.5'": lambda: ANY.Splits.by_ratio(
+        CASES, train="0.5"
+    ),
+    "labels: expected a list of texts, found {'a'}": lambda: ANY_METRIC.classification(
+        labels={"a"}
+    ),
+    "labels: expected a list of texts, found [1, 2]": lambda: ANY_METRIC.classification(
+        labels=[1, 2]
+    ),
+    "texts: expected a list of texts, found None": lambda: ANY_METRIC.contains(texts=None),
+    "paths:1: expected a text, found 1": lambda: ANY_METRIC.json_match(paths=[1]),
+    "expected_path: expected a text, found None": lambda: ANY_METRIC.exact(expected_path=None),
+    "metrics: expected a list of metrics, found Exact(": lambda: ANY_METRIC.AllOf(metrics=Exact()),
+    "metrics: expected metrics such as metrics.exact(), found <class": lambda: ANY_METRIC.AllOf(
+        metrics=[Exact]
+    ),
+    "placeholders: expected a list of placeholders, found 'text'": lambda: ANY.MarkdownSection(
+        title="a", key="b", template="text", syntax="plain", placeholders="text"
+    ),
+    "section `b`: syntax: expected 'dollar', 'jinja' or 'plain', found []": lambda: (
+        ANY.MarkdownSection(title="a", key="b", syntax=[])
+    ),
     "executor: expected an Executor, found 4": lambda: ANY.evaluate(
         PROMPT, CASES, [Exact()], adapter=MODEL, executor=4
     ),
@@ -103,6 +136,47 @@ def test_a_wrong_argument_is_named_where_it_is_given(message: str) -> None:
         REFUSED[message]()
     assert str(caught.value).startswith(message.strip())
     assert "\n" not in str(caught.value)
+
+
+NEEDED: dict[str, Any] = {
+    "build": metrics.exact,
+    "labels": ["a", "b"],
+    "metrics": [Exact()],
+    "expression": "true",
+    "expressions": ["true"],
+    "function": lambda case, answer: 1.0,
+    "limit": 1,
+    "schema": {},
+    "id": "a",
+    "input": "b",
+    "title": "a",
+    "key": "a",
+    "ns": "a",
+    "sections": [ROOM],
+    "objective": "a",
+    "outcome": "b",
+    "name": "a",
+    "description": "b",
+    "params_type": pg.Case,
+    "result_type": pg.Case,
+}
+KINDS = [getattr(metrics, name) for name in metrics.__all__]
+FLAGS = [
+    (kind, field.name)
+    for kind in (*KINDS, pg.Case, pg.MarkdownSection, pg.PromptTemplate, pg.TaskExample, pg.Tool)
+    if isinstance(kind, type) and attrs.has(kind) and not inspect.isabstract(kind)
+    for field in attrs.fields(kind)
+    if field.type in (bool, "bool") and field.init
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), FLAGS)
+def test_a_text_is_neither_true_nor_false(kind: Any, name: str) -> None:
+    # `required="no"` would mean yes.
+    fields = [field for field in attrs.fields(kind) if field.init and field.name != name]
+    needed = [field.name for field in fields if field.default is attrs.NOTHING]
+    with pytest.raises(ConfigError, match=rf"{name}: expected true or false, found 'no'"):
+        kind(**{each: NEEDED[each] for each in needed}, **{name: "no"})
 
 
 @pytest.mark.parametrize("kind", ["GepaExample", "Dataset", "Splits"])

@@ -131,7 +131,7 @@ def test_blocks_inside_each_other_have_a_limit() -> None:
 def test_an_expression_is_a_text_of_at_most_ten_thousand_characters() -> None:
     with pytest.raises(ConfigError, match="at most 10,000 characters, found 20,004"):
         metrics.check(expression="true" + " " * 19_999 + "1")
-    with pytest.raises(ConfigError, match="expected an expression, found 5"):
+    with pytest.raises(ConfigError, match="expression: expected a text, found 5"):
         metrics.check(expression=5)  # type: ignore[arg-type]
 
 

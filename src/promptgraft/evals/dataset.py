@@ -21,7 +21,7 @@ from promptgraft.evals.rows import (
     Row,
     jsonl_rows,
 )
-from promptgraft.evals.types import Case
+from promptgraft.evals.types import Case, cases_of
 from promptgraft.ground.content import in_words, named
 from promptgraft.ground.files import as_path, is_file
 from promptgraft.ground.frames import Frame, is_frame
@@ -36,7 +36,7 @@ from promptgraft.ground.serde import (
     shown,
     unstructure,
 )
-from promptgraft.ground.strict.checks import instance, one_of
+from promptgraft.ground.strict.checks import SHARE, instance, one_of
 from promptgraft.ground.strict.nodes import read_fault
 from promptgraft.ground.text import counted, listed
 
@@ -130,7 +130,7 @@ class Dataset(Shown):
                 0, 'expected at least one case, such as {"input": ..., "expected": ...}, found none'
             )
         ids: set[str] = set()
-        for case in self.cases:
+        for case in cases_of(self.cases):
             if not isinstance(case.id, str):
                 raise DataFormatError(f"{self.name}: id: expected a text, found {shown(case.id)}")
             if case.id in ids:
@@ -538,7 +538,7 @@ class Splits(Shown):
         instance(Dataset).hold("dataset", dataset)
         shares = dict(zip(NAMES, (train, validation, test), strict=True))
         for name, share in shares.items():
-            if not 0 <= share < 1 or (share == 0 and name != "test"):
+            if SHARE.fits(share) in (None, 1) or (share == 0 and name != "test"):
                 raise ConfigError(f"{name}: expected a share between 0 and 1, found {shown(share)}")
         if (total := sum(shares.values())) > 1 + 1e-9:
             raise ConfigError(f"expected shares that sum to 1 or less, found {total:g}")

@@ -24,7 +24,7 @@ from promptgraft.evals import aggregate
 from promptgraft.evals.attempt import UNANSWERED, CaseAttempt, attempted
 from promptgraft.evals.binding import ParamsOf, params_of_cases
 from promptgraft.evals.metrics.judging import check_asked, check_cases, check_metrics
-from promptgraft.evals.types import Case, Metric
+from promptgraft.evals.types import Case, Metric, cases_of
 from promptgraft.ground.content import kinds_of_files
 from promptgraft.ground.frames import frame_of
 from promptgraft.ground.frozenmap import isolated
@@ -200,9 +200,7 @@ def _checked(
     prompt: Prompt[object], cases: Iterable[Case], metrics: Sequence[Metric], num_runs: int
 ) -> tuple[Case, ...]:
     instance(Prompt).hold("prompt", prompt)
-    chosen = tuple(cases)
-    for place, case in enumerate(chosen, start=1):
-        instance(Case).hold(f"cases:{place}", case)
+    chosen = cases_of(cases)
     if not chosen:
         raise ConfigError("cases: expected at least one case, found none")
     COUNT.hold("num_runs", num_runs)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from decimal import Decimal
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import attrs
@@ -15,7 +16,7 @@ from promptgraft.evals.spending import Spending, spent_to_json
 from promptgraft.ground.content import Content, Input
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import HexDigest, Json, shown
-from promptgraft.ground.strict.checks import SHARE, plain_score
+from promptgraft.ground.strict.checks import FLAG, SHARE, plain_score
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.ground.text import clip, joined
 from promptgraft.runtime.session import SessionProtocol
@@ -245,7 +246,7 @@ class Case:
     state: Mapping[str, Json] = attrs.field(default=_NO_JSON, converter=_json_map, hash=False)
     recorded: Answer | None = None
     hints: Mapping[str, str] = attrs.field(default=_NO_TEXTS, converter=_text_map)
-    critical: bool = False
+    critical: bool = attrs.field(default=False, validator=FLAG)
     fields: Mapping[str, Json] = attrs.field(default=_NO_JSON, converter=_json_map, hash=False)
     # A case that has moved in its file is the same case.
     origin: str = attrs.field(default="", eq=False)
@@ -331,6 +332,20 @@ class Verdict:
             raise ConfigError(f"metric `{self.metric}`: score and passed are known together")
 
 
+def cases_of(cases: Iterable[Case]) -> tuple[Case, ...]:
+    """Return cases as a tuple, or raise a ``ConfigError`` for anything else."""
+    source: object = cases  # users may pass anything, whatever the annotation says
+    if isinstance(source, (str, Path)) or not isinstance(source, Iterable):
+        mend = "; `Dataset.load` reads a file" if isinstance(source, (str, Path)) else ""
+        raise ConfigError(f"cases: expected a list of cases, found {shown(source)}{mend}")
+    chosen = tuple(source)
+    for place, case in enumerate(chosen, start=1):
+        if not isinstance(case, Case):
+            what = f"expected a Case, found {shown(case)}"
+            raise ConfigError(f"cases:{place}: {what}; `Dataset.of` reads mappings")
+    return chosen
+
+
 class ScoredObject(Protocol):
     """An object with a score and a reason, such as a prediction of DSPy."""
 
@@ -401,4 +416,4 @@ class MetricKind:
 
     name: str
     build: Callable[[Node], Metric | None]
-    takes_criterion: bool = False
+    takes_criterion: bool = attrs.field(default=False, validator=FLAG)

@@ -376,30 +376,6 @@ def code_digest(value: object) -> str:
     return digest(sorted(texts))[:_DIGITS] if texts else ""
 
 
-def texts_in_code(function: object) -> tuple[str, ...]:
-    """Return the texts that a function holds, and those of the module's constants that it uses.
-
-    Its docstring is left out. Empty for what is not a plain function.
-    """
-    if isinstance(function, MethodType):
-        function = function.__func__
-    if not isinstance(function, FunctionType):
-        return ()
-    texts: list[str] = []
-    pending: list[CodeType] = [function.__code__]
-    while pending:
-        code = pending.pop()
-        used = (function.__globals__.get(name) for name in code.co_names)
-        for value in (*code.co_consts, *used):
-            if isinstance(value, CodeType):
-                pending.append(value)
-            elif isinstance(value, (tuple, list, set, frozenset)):
-                texts += [item for item in value if isinstance(item, str)]
-            elif isinstance(value, str):
-                texts.append(value)
-    return tuple(dict.fromkeys(text for text in texts if text != function.__doc__))
-
-
 def _home(value: object) -> str:
     """Return the source file of a function, or of the class of an object; empty if unknown."""
     if isinstance(value, MethodType):

@@ -13,6 +13,7 @@ from promptgraft.errors import DataFormatError, PromptDefinitionError
 from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import field_names, shown, unstructure
 from promptgraft.ground.strict import structure
+from promptgraft.ground.strict.checks import FLAG
 from promptgraft.overrides.parts.body import BodySyntax, spell
 from promptgraft.overrides.parts.descriptors import (
     SectionDescriptor,
@@ -39,10 +40,12 @@ _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 def _listed(items: object, kind: type[ItemT], what: str) -> tuple[ItemT, ...]:
     """Return a list of one class as the tuple that prompts keep; refuse anything else."""
-    listing = tuple(items) if isinstance(items, Iterable) else None
-    if listing is None or not all(isinstance(item, kind) for item in listing):
-        raise PromptDefinitionError(f"{what}: expected a list of {what}, found {shown(items)}")
-    return listing
+    if isinstance(items, Iterable) and not isinstance(items, str):
+        listing = tuple(items)
+        if all(isinstance(item, kind) for item in listing):
+            return listing
+    mend = f"; write [{items!r}]" if isinstance(items, str) else ""
+    raise PromptDefinitionError(f"{what}: expected a list of {what}, found {shown(items)}{mend}")
 
 
 def _as_examples(examples: Iterable[ToolExample[Any, Any]]) -> tuple[ToolExample[Any, Any], ...]:
@@ -106,7 +109,7 @@ class Tool(Generic[ParamsT, ResultT]):
     examples: tuple[ToolExample[ParamsT, ResultT], ...] = attrs.field(
         default=(), converter=_as_examples
     )
-    overridable: bool = True
+    overridable: bool = attrs.field(default=True, validator=FLAG)
 
     def __attrs_post_init__(self) -> None:
         _check_texts("tool", name=self.name)
@@ -152,12 +155,7 @@ def check_value(value: object, kind: Any, *, where: str) -> None:
 
 
 def _as_placeholders(names: Iterable[str]) -> tuple[str, ...]:
-    # A string would be split into its characters.
-    if isinstance(names, str):
-        raise PromptDefinitionError(
-            f"placeholders: expected a list of strings, found {shown(names)}; write [{names!r}]"
-        )
-    return tuple(names)
+    return _listed(names, str, "placeholders")
 
 
 @attrs.frozen(kw_only=True)
@@ -206,7 +204,7 @@ class MarkdownSection:
     enabled: Callable[[Values], bool] | None = None
     summary: str | None = None
     visibility: SectionVisibility | Callable[[Values], SectionVisibility] = SectionVisibility.FULL
-    overridable: bool = True
+    overridable: bool = attrs.field(default=True, validator=FLAG)
     params_type: type | None = None
     tools: tuple[Tool[Any, Any], ...] = attrs.field(default=(), converter=_as_tools)
     fault: Callable[[str], str] | None = attrs.field(default=None, eq=False, repr=False)
@@ -217,8 +215,8 @@ class MarkdownSection:
         where = f"section `{self.key}`"
         check_section_key(self.key)
         _check_texts(where, title=self.title, template=self.template)
-        # A set, because `in BodySyntax` raises TypeError for a string before Python 3.12.
-        if self.syntax not in set(BodySyntax):
+        # A list, because `in BodySyntax` raises TypeError for a string before Python 3.12.
+        if self.syntax not in list(BodySyntax):
             raise PromptDefinitionError(
                 f"{where}: syntax: expected 'dollar', 'jinja' or 'plain', "
                 f"found {shown(self.syntax)}"
@@ -380,8 +378,8 @@ class TaskExample:
     objective: str
     steps: tuple[TaskStep, ...] = attrs.field(default=(), converter=tuple[TaskStep, ...])
     outcome: object = attrs.field(hash=False)
-    overridable: bool = True
-    hidden: bool = False
+    overridable: bool = attrs.field(default=True, validator=FLAG)
+    hidden: bool = attrs.field(default=False, validator=FLAG)
 
     def __attrs_post_init__(self) -> None:
         check_key(self.key, "task example key")

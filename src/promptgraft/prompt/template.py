@@ -11,7 +11,7 @@ from promptgraft.errors import PromptDefinitionError, UnknownPartError, joined_f
 from promptgraft.ground.content import File
 from promptgraft.ground.notebook import Card, LongText, Shown, Table
 from promptgraft.ground.serde import did_you_mean
-from promptgraft.ground.strict.checks import instance
+from promptgraft.ground.strict.checks import FLAG, instance
 from promptgraft.ground.text import counted
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.parts.descriptors import PromptDescriptor, SectionPath, show_path
@@ -116,7 +116,7 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
     sections: tuple[MarkdownSection, ...] = attrs.field(default=(), converter=as_sections)
     output_type: TypeForm[OutputT_co] | None = None
     choice: Described = attrs.field(factory=Described)
-    repair: bool = True
+    repair: bool = attrs.field(default=True, validator=FLAG)
     descriptor: PromptDescriptor = attrs.field(init=False, repr=False, eq=False)
     walked: tuple[tuple[SectionPath, MarkdownSection], ...] = attrs.field(
         init=False, repr=False, eq=False

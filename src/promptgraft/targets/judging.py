@@ -13,7 +13,7 @@ from promptgraft.evals.attempt import answer_of
 from promptgraft.evals.binding import ParamsOf, params_of_cases
 from promptgraft.evals.metrics.base import answered_by, is_hidden
 from promptgraft.evals.metrics.judging import check_cases, check_metrics, feedback_text, judge_case
-from promptgraft.evals.types import Case, Metric
+from promptgraft.evals.types import Case, Metric, cases_of
 from promptgraft.ground.functions import code_digest, function_identity
 from promptgraft.ground.serde import Json, shown
 from promptgraft.ground.strict.checks import instance
@@ -46,7 +46,7 @@ def examples_from(
         ConfigError: cases, metrics and prompt do not fit together; names the cases.
     """
     instance(Prompt).hold("prompt", prompt)
-    chosen = tuple(cases)
+    chosen = cases_of(cases)
     if metrics:
         check_metrics(metrics)
     checked = known(chosen) if taught else chosen

@@ -23,9 +23,9 @@ from promptgraft.errors import (
 )
 from promptgraft.evals.metrics import reading
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
-from promptgraft.ground.functions import raised_at
+from promptgraft.ground.functions import call_fault, raised_at
 from promptgraft.ground.serde import Json, did_you_mean, shown
-from promptgraft.ground.strict.checks import SHARE, STRING, TEXT, number, plain_score, reaches
+from promptgraft.ground.strict.checks import FLAG, SHARE, STRING, TEXT, number, plain_score, reaches
 from promptgraft.ground.text import clip
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
@@ -53,6 +53,7 @@ def held(hold: Callable[[str], object]) -> Callable[[object, attrs.Attribute[str
     """Return a validator that calls ``hold``, which raises a ``ConfigError`` for a bad text."""
 
     def validate(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+        STRING.hold(attribute.name, value)
         try:
             hold(value)
         except ConfigError as error:
@@ -69,11 +70,12 @@ def each_of(
     def validate(
         _: object, attribute: attrs.Attribute[tuple[str, ...]], value: Sequence[str]
     ) -> None:
-        if isinstance(value, str) or len(value) < least:
+        if not isinstance(value, (list, tuple)) or len(value) < least:
             raise ConfigError(f"{attribute.name}: expected a list of {what}, found {shown(value)}")
         faults: list[str] = []
-        for item in value:
+        for place, item in enumerate(value, start=1):
             try:
+                STRING.hold(f"{attribute.name}:{place}", item)
                 hold(item)
             except ConfigError as error:
                 faults.append(str(error))
@@ -104,11 +106,11 @@ class BaseMetric(ABC):
         default=attrs.Factory(lambda metric: metric.kind, takes_self=True), validator=TEXT
     )
     threshold: float = attrs.field(default=1.0, validator=SHARE)
-    required: bool = True
+    required: bool = attrs.field(default=True, validator=FLAG)
     # Not in the `repr`, from which metrics get their identity: baselines and journals that were
     # written before there were nodes stay valid.
     node: str = attrs.field(default="", validator=STRING, repr=False)
-    hidden: bool = attrs.field(default=False, repr=False)
+    hidden: bool = attrs.field(default=False, validator=FLAG, repr=False)
 
     @property
     def wording(self) -> tuple[str, ...]:
@@ -404,6 +406,24 @@ def deadline_of(session: SessionProtocol | None) -> Deadline | None:
     return None if session is None else session.deadline
 
 
+def hold_metrics(metrics: Sequence[Metric]) -> None:
+    """Raise a ``ConfigError`` unless there are metrics, and each of them can judge."""
+    metrics_given: object = metrics
+    if not isinstance(metrics_given, Sequence) or isinstance(metrics_given, str):
+        raise ConfigError(f"metrics: expected a list of metrics, found {shown(metrics_given)}")
+    if not metrics:
+        raise ConfigError("metrics: expected at least one metric, found none")
+    for metric in metrics:
+        if isinstance(metric, type) or not callable(getattr(metric, "judge", None)):
+            of_function = "metrics.python(function=f) makes one of a function"
+            mend = f"call it: `{metric.__name__}()`" if isinstance(metric, type) else of_function
+            raise ConfigError(
+                f"metrics: expected metrics such as metrics.exact(), found {shown(metric)}; {mend}"
+            )
+        if fault := call_fault(metric.judge, "case", "answer", named=("session",)):
+            raise ConfigError(f"metric `{metric.name}`: {fault}")
+
+
 @attrs.frozen(kw_only=True)
 class AllOf(BaseMetric):
     """The lowest score of several metrics, with the reasons of those that fail.
@@ -419,8 +439,7 @@ class AllOf(BaseMetric):
     metrics: tuple[Metric, ...]
 
     def __attrs_post_init__(self) -> None:
-        if not self.metrics:
-            raise ConfigError("metrics: expected at least one metric, found none")
+        hold_metrics(self.metrics)
         for metric in self.metrics:
             if is_hidden(metric):
                 raise ConfigError(

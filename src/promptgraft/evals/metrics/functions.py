@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Mapping
+from types import CodeType, FunctionType, MethodType
 from typing import ClassVar, TypeGuard
 
 import attrs
@@ -16,7 +17,6 @@ from promptgraft.ground.functions import (
     first_argument,
     function_name,
     raised_at,
-    texts_in_code,
 )
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import FINITE, SHARE, plain_score
@@ -61,6 +61,30 @@ def _function(value: Judge | str) -> Judge:
     return member
 
 
+def _texts_in_code(function: object) -> tuple[str, ...]:
+    """Return the texts that a function holds, and those of the module's constants that it uses.
+
+    Its docstring is left out. Empty for what is not a plain function.
+    """
+    if isinstance(function, MethodType):
+        function = function.__func__
+    if not isinstance(function, FunctionType):
+        return ()
+    texts: list[str] = []
+    pending: list[CodeType] = [function.__code__]
+    while pending:
+        code = pending.pop()
+        used = (function.__globals__.get(name) for name in code.co_names)
+        for value in (*code.co_consts, *used):
+            if isinstance(value, CodeType):
+                pending.append(value)
+            elif isinstance(value, (tuple, list, set, frozenset)):
+                texts += [item for item in value if isinstance(item, str)]
+            elif isinstance(value, str):
+                texts.append(value)
+    return tuple(dict.fromkeys(text for text in texts if text != function.__doc__))
+
+
 @attrs.frozen(kw_only=True)
 class Python(BaseMetric):
     """The score that a Python function returns for a case and an answer.
@@ -81,7 +105,7 @@ class Python(BaseMetric):
 
     @property
     def wording(self) -> tuple[str, ...]:
-        return texts_in_code(self.function)
+        return _texts_in_code(self.function)
 
     @property
     def guarded(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from promptgraft.evals.metrics.reading import answer_data, check_library, spelle
 from promptgraft.evals.types import Answer, Case, MetricKind, Verdict
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json, canonical_json, parse_json, shown
-from promptgraft.ground.strict.checks import OBJECT, Kind
+from promptgraft.ground.strict.checks import FLAG, OBJECT, Kind
 from promptgraft.ground.strict.kinds import record_of
 from promptgraft.ground.strict.nodes import Node, read_source
 
@@ -91,7 +91,7 @@ class JsonSchema(BaseMetric):
     schema: Mapping[str, Json] = attrs.field(
         converter=FrozenMap[str, Json], validator=_schema, hash=False
     )
-    fenced: bool = False
+    fenced: bool = attrs.field(default=False, validator=FLAG)
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
         from referencing.exceptions import Unresolvable

@@ -26,7 +26,7 @@ from promptgraft.evals.metrics.values import Tolerance, decimal
 from promptgraft.evals.types import Answer, Case, ToolUse, Verdict
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
-from promptgraft.ground.strict.checks import one_of
+from promptgraft.ground.strict.checks import FLAG, one_of
 from promptgraft.ground.text import listed
 from promptgraft.prompt.fields import fields_of, inner_of, members_of, without_annotation
 
@@ -97,8 +97,8 @@ class JsonRules(Tolerance, Folding):
         extra_keys: objects of the answer may have keys that were not expected.
     """
 
-    ignore_order: bool = False
-    extra_keys: bool = False
+    ignore_order: bool = attrs.field(default=False, validator=FLAG)
+    extra_keys: bool = attrs.field(default=False, validator=FLAG)
 
 
 @attrs.frozen
@@ -209,7 +209,7 @@ class JsonMatch(ReferenceMetric, JsonRules):
 
     paths: tuple[str, ...] = attrs.field(default=(), validator=paths_only)
     ignore: tuple[str, ...] = attrs.field(default=(), validator=paths_only)
-    fenced: bool = False
+    fenced: bool = attrs.field(default=False, validator=FLAG)
 
     def reference(self, case: Case) -> Json:
         value = self.expected(case)
@@ -326,7 +326,7 @@ class ToolRule(JsonRules):
     arguments: Literal["exact", "subset", "ignore"] = attrs.field(
         default="exact", validator=one_of("exact", "subset", "ignore")
     )
-    results: bool = False
+    results: bool = attrs.field(default=False, validator=FLAG)
     ignore: tuple[str, ...] = attrs.field(default=(), validator=paths_only)
 
     def faults(self, expected: ToolUse, found: ToolUse) -> list[str]:
@@ -362,8 +362,8 @@ class ToolTrajectory(BaseMetric):
     kind: ClassVar[str] = "tool_trajectory"
     judges_tools: ClassVar[bool] = True
 
-    ordered: bool = False
-    subset: bool = False
+    ordered: bool = attrs.field(default=False, validator=FLAG)
+    subset: bool = attrs.field(default=False, validator=FLAG)
     rule: ToolRule = ToolRule()
     tools: Mapping[str, ToolRule] = attrs.field(factory=dict, converter=FrozenMap[str, ToolRule])
 

@@ -17,6 +17,7 @@ from promptgraft.evals.metrics.base import (
     Needed,
     NeedsValues,
     ends_case,
+    hold_metrics,
     is_hidden,
     judges_tools,
     reason,
@@ -33,9 +34,9 @@ from promptgraft.evals.types import (
     TaughtCase,
     Turn,
     Verdict,
+    cases_of,
 )
 from promptgraft.ground.content import Content
-from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.strict.checks import reaches
 from promptgraft.ground.text import clip, listed
@@ -50,21 +51,7 @@ _LONGEST_TURN_REASON, _LONGEST_TURN_REASONS = 400, 4_000
 
 def check_metrics(metrics: Sequence[Metric]) -> None:
     """Raise a ``ConfigError`` unless there are metrics, and all have different names."""
-    metrics_given: object = metrics
-    if not isinstance(metrics_given, Sequence) or isinstance(metrics_given, str):
-        raise ConfigError(f"metrics: expected a list of metrics, found {shown(metrics_given)}")
-    if not metrics:
-        raise ConfigError("metrics: expected at least one metric, found none")
-    for metric in metrics:
-        if isinstance(metric, type) or not callable(getattr(metric, "judge", None)):
-            mend = "metrics.python(function=f) makes one of a function"
-            if isinstance(metric, type):
-                mend = f"call it: `{metric.__name__}()`"
-            raise ConfigError(
-                f"metrics: expected metrics such as metrics.exact(), found {shown(metric)}; {mend}"
-            )
-        if fault := call_fault(metric.judge, "case", "answer", named=("session",)):
-            raise ConfigError(f"metric `{metric.name}`: {fault}")
+    hold_metrics(metrics)
     names = [metric.name for metric in metrics]
     for name in names:
         if names.count(name) > 1:
@@ -133,7 +120,7 @@ def check_cases(
     ``by_turn``, a metric needs to be able to judge only one turn of a conversation. With
     ``noted``, faults are added there and nothing is raised.
     """
-    faults, cases = in_one_line() if noted is None else noted, tuple(cases)
+    faults, cases = in_one_line() if noted is None else noted, cases_of(cases)
     checking = [
         (metric, metric.needed if isinstance(metric, NeedsValues) else None)
         for metric in metrics

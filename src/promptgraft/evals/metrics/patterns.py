@@ -16,6 +16,7 @@ from promptgraft.evals.metrics.base import ReferenceMetric, held
 from promptgraft.evals.metrics.reading import quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.serde import shown
+from promptgraft.ground.strict.checks import FLAG
 
 if TYPE_CHECKING:
     import regex
@@ -149,10 +150,10 @@ class Regex(ReferenceMetric):
     is_whole: ClassVar[bool] = False
 
     pattern: str = attrs.field(default="", validator=held(hold_pattern))
-    ignore_case: bool = False
-    multiline: bool = False
-    dot_all: bool = False
-    whole: bool = False
+    ignore_case: bool = attrs.field(default=False, validator=FLAG)
+    multiline: bool = attrs.field(default=False, validator=FLAG)
+    dot_all: bool = attrs.field(default=False, validator=FLAG)
+    whole: bool = attrs.field(default=False, validator=FLAG)
 
     @property
     def wording(self) -> tuple[str, ...]:

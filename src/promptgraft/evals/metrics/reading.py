@@ -15,6 +15,7 @@ from promptgraft.evals.rows import DEEPEST
 from promptgraft.evals.types import Answer
 from promptgraft.ground.environment import check_package
 from promptgraft.ground.serde import Json, canonical_json, is_deeper, parse_json, shown
+from promptgraft.ground.strict.checks import FLAG
 from promptgraft.ground.text import clip
 
 PathStep: TypeAlias = "str | int | None"
@@ -114,8 +115,8 @@ class Folding:
         ignore_space: white space at the ends does not count; inside, any run of it is one space.
     """
 
-    ignore_case: bool = False
-    ignore_space: bool = False
+    ignore_case: bool = attrs.field(default=False, validator=FLAG)
+    ignore_space: bool = attrs.field(default=False, validator=FLAG)
 
     def fold(self, text: str) -> str:
         # A letter with a mark may be written as one character or as two.

@@ -13,7 +13,7 @@ from promptgraft.evals.metrics.base import Needed, ReferenceMetric, each_of
 from promptgraft.evals.metrics.reading import Folding, difference, parse_path, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.serde import Json
-from promptgraft.ground.strict.checks import TEXT
+from promptgraft.ground.strict.checks import FLAG, TEXT
 from promptgraft.prompt.answers import read_output
 
 
@@ -80,7 +80,7 @@ class Contains(ReferenceMetric, Folding):
     texts: tuple[str, ...] = attrs.field(
         default=(), validator=each_of("texts", partial(TEXT.hold, "texts"))
     )
-    any_of: bool = False
+    any_of: bool = attrs.field(default=False, validator=FLAG)
 
     @property
     def wording(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from promptgraft.evals.metrics.base import BaseMetric, Needed, ReferenceMetric
 from promptgraft.evals.metrics.reading import UnusableAnswerError, as_text, parse_path, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
-from promptgraft.ground.strict.checks import integer, number, one_of
+from promptgraft.ground.strict.checks import FLAG, integer, number, one_of
 from promptgraft.ground.text import SPACELESS
 
 # In scripts without spaces a number may follow a letter (`計1,234円`); elsewhere `v2` is a name,
@@ -225,7 +225,9 @@ class Latency(_AmountMetric):
 
 
 def _labels(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: Sequence[str]) -> None:
-    folded = [_fold(label) for label in value] if not isinstance(value, str) else []
+    if not isinstance(value, (list, tuple)) or not all(isinstance(label, str) for label in value):
+        raise ConfigError(f"{attribute.name}: expected a list of texts, found {shown(value)}")
+    folded = [_fold(label) for label in value]
     if not folded or "" in folded or len(set(folded)) < len(folded):
         raise ConfigError(
             f"{attribute.name}: expected labels that differ in more than case and white space, "
@@ -254,8 +256,8 @@ class Classification(ReferenceMetric):
     kind: ClassVar[str] = "classification"
 
     labels: tuple[str, ...] = attrs.field(validator=_labels)
-    several: bool = False
-    within_text: bool = False
+    several: bool = attrs.field(default=False, validator=FLAG)
+    within_text: bool = attrs.field(default=False, validator=FLAG)
 
     def reference(self, case: Case) -> frozenset[str]:
         named = self._named(self.expected(case))
