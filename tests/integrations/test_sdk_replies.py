@@ -170,6 +170,15 @@ REPLIES: Mapping[str, Callable[[], Any]] = {
     "Haystack generator": lambda: {"replies": [of_haystack()], "meta": [{}]},
     "Haystack text": lambda: {"replies": ["yes"], "meta": [{"model": "m"}]},
     "Haystack agent": lambda: {"messages": [None, of_haystack()], "last_message": of_haystack()},
+    "choice": lambda: of("openai.types.chat", "ChatCompletion", CHAT).choices[0],
+    "message": lambda: of("openai.types.chat", "ChatCompletion", CHAT).choices[0].message,
+    "message of any library": lambda: like("vllm", "Message", role="assistant", content=PARTS),
+    "completion as data": lambda: CHAT,
+    "message as data": lambda: {"role": "assistant", "content": [{"type": "text", "text": "yes"}]},
+    "messages as data": lambda: [
+        {"role": "user", "content": "?"},
+        {"role": "assistant", "content": "yes"},
+    ],
     "Ollama": lambda: like("ollama._types", "ChatResponse", message=SAID),
     "Ollama text": lambda: like("ollama._types", "GenerateResponse", response="yes"),
     "Strands": lambda: like("strands.agent", "AgentResult", __str__=lambda _: "yes\n"),
@@ -207,6 +216,12 @@ def test_a_reply_without_a_text_is_an_empty_answer() -> None:
 def test_a_crew_with_an_object_answers_with_it() -> None:
     reply = like("crewai.crews.crew_output", "CrewOutput", raw="{}", pydantic=None, json_dict={})
     assert returned(reply).output == {}
+
+
+def test_an_object_of_instructor_stands_before_its_completion() -> None:
+    completion = of("openai.types.chat", "ChatCompletion", CHAT)
+    assert returned(({"shelf": "travel"}, completion)).output == {"shelf": "travel"}
+    assert returned([{"role": "user", "content": "?"}]).output == [{"role": "user", "content": "?"}]
 
 
 def test_an_object_in_a_reply_is_an_object() -> None:

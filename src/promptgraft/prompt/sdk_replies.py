@@ -23,7 +23,10 @@ def _of_text(reply: Any) -> object:
 
 
 def _of_parts(reply: Any) -> object:
-    parts = reply.content
+    return _joined(reply.content)
+
+
+def _joined(parts: Any) -> object:
     if not isinstance(parts, list):
         return parts
     return "".join(
@@ -98,10 +101,19 @@ def answer_in(value: object) -> object:
     """Return the answer in a reply object of a known library; any other value is returned as is.
 
     A reply without a text, such as one that only calls tools, has an empty one. Of the state of a
-    graph of LangGraph that holds nothing but messages, and of what a generator or agent of
-    Haystack returns, the last message is the answer.
+    graph of LangGraph that holds nothing but messages, of what a generator or agent of Haystack
+    returns, and of a list of messages, the last message is the answer; of an object of instructor
+    with its completion, the object.
     """
     match value:
+        case {"role": "assistant", "content": parts}:
+            return answer_in(_joined(parts) or "")
+        case {"choices": [{"message": {"role": "assistant"} as message}]}:
+            return answer_in(message)
+        case [{"role": _}, *_, {"role": "assistant"} as message]:
+            return answer_in(message)
+        case (answer, completion) if type(completion).__name__ in _COMPLETIONS:
+            return answer_in(answer)
         case {"messages": [*_, last], **more} if not more and answer_in(last) is not last:
             return answer_in(last)
         case {"replies": [last]} | {"last_message": last} if answer_in(last) is not last:
@@ -117,7 +129,10 @@ def answer_in(value: object) -> object:
             # Of a subclass, it would count as an object.
             answer = "" if answer is None else answer
             return str.__str__(answer) if isinstance(answer, str) else answer
-    return value
+    reply: Any = value
+    reply = reply.message if type(value).__name__ == "Choice" else reply
+    is_message = getattr(reply, "role", None) == "assistant" and hasattr(reply, "content")
+    return answer_in(_of_parts(reply) or "") if is_message else value
 
 
 def _has_choices(value: object) -> bool:
