@@ -189,12 +189,18 @@ _FILTERED = {
 }
 
 _NO_CREDIT = re.compile(r"credit balance is too low", re.IGNORECASE)
-# Some providers answer 400 to a wrong key, and 429 until the next day.
-_NO_KEY = re.compile(
-    r"\bapi[ _-]?key (?:is )?(?:not valid|invalid|expired|missing)"
-    r"|\b(?:invalid|incorrect) api[ _-]?key",
-    re.IGNORECASE,
-)
+# What some providers answer with 400 for every request, by the status that says so.
+_MEANT = {
+    401: re.compile(
+        r"\bapi[ _-]?key (?:is )?(?:not valid|invalid|expired|missing)"
+        r"|\b(?:invalid|incorrect) api[ _-]?key|\bno_db_connection\b",
+        re.IGNORECASE,
+    ),
+    404: re.compile(
+        r"\binvalid model name\b|\bmodel .{0,80}(?:not exist|not found)", re.IGNORECASE
+    ),
+}
+# Some limits end with the day.
 _PER_DAY = re.compile(r"\bper[ -]day\b|PerDay|\bdaily\b")
 _FILTERED_TEXT = re.compile(
     r"blocked by content filtering policy|content management policy|ContentPolicyViolation"
@@ -239,11 +245,14 @@ _MEND = {
 
 def _refusal(received: turns.Received, error_body: _ErrorBody, status: int, now: datetime) -> Fault:
     """Return the fault of an error that counts as ``status``."""
+    if status == 400:
+        body_text = f"{error_body.kind} {error_body.code} {error_body.message}"
+        status = next((meant for meant, text in _MEANT.items() if text.search(body_text)), status)
     error = _error_class(error_body, status)
     is_limit = issubclass(error, errors.RateLimitedError)
     shown_words = dict.fromkeys((error_body.kind, error_body.code))
     words = " ".join(word for word in shown_words if word not in {"", str(received.status)})
-    inside = "" if received.status == status else " with an error inside"
+    inside = " with an error inside" if received.status < 300 else ""
     wait = retry_after(received.headers, now=now)
     if wait is None and is_limit:
         wait = rate_limit_reset(received.headers, now=now)
@@ -272,15 +281,13 @@ def _mend(error: type[errors.PromptgraftError], status: int, error_body: _ErrorB
         return "set `extra_body: {stream: true}` for this model"
     if not issubclass(error, errors.PermanentProviderError):
         return ""
-    if _NO_KEY.search(error_body.message):
-        return _MEND[401]
     return _MEND.get(status, "check base_url" if status < 400 else "check the account")
 
 
 def _error_class(error_body: _ErrorBody, status: int) -> type[errors.PromptgraftError]:
     # Words go before the status: an exhausted quota is a 429 too, but no wait mends it.
     message = error_body.message
-    if error_body.words & _HOPELESS or _NO_CREDIT.search(message) or _NO_KEY.search(message):
+    if error_body.words & _HOPELESS or _NO_CREDIT.search(message):
         return errors.PermanentProviderError
     if error_body.words & _FILTERED or _FILTERED_TEXT.search(message):
         return errors.RefusedAnswerError
