@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+import attrs
 import pytest
 
 from black_box.asking import asked
@@ -25,7 +26,9 @@ from promptgraft.errors import (
     RunCancelledError,
     TransientProviderError,
 )
-from promptgraft.evals.types import Message, Speaker
+from promptgraft.evals import metrics
+from promptgraft.evals.evaluate import evaluate
+from promptgraft.evals.types import Message, Speaker, Turn
 from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.serde import Json
 
@@ -47,6 +50,47 @@ def test_a_service_is_sent_the_query_and_the_texts_and_answers_with_a_place_of_i
 ) -> None:
     assert asked(agent(service)).text == "Be brief. how many?"
     assert service.asked[0][0] == {"q": "how many?", "prompt": "Be brief."}
+
+
+PASSAGES = Case(id="c1", input={"question": "Where?", "passages": ["A.", "B."], "k": 2})
+
+
+def test_a_field_of_the_input_is_sent_by_its_name(service: Service) -> None:
+    body: Json = {
+        "prompt": "{texts.system}",
+        "q": "{input.question}",
+        "passages": "{input.passages}",
+        "line": "{input.k} of {input.passages}",
+        "whole": "{input}",
+    }
+    asked(agent(service, json=body), PASSAGES)
+    [(sent, _)] = service.asked
+    assert sent == {
+        "prompt": "Be brief.",
+        "q": "Where?",
+        "passages": ["A.", "B."],
+        "line": '2 of ["A.","B."]',
+        "whole": PASSAGES.input,
+    }
+
+
+@pytest.mark.parametrize(
+    ("case", "found"),
+    [
+        (PASSAGES, r"has `question`, `passages`, `k` \(did you mean `question`\?\)"),
+        (Case(id="c1", input="Where?"), "is no object"),
+        (Case(id="c1", input="", turns=(Turn(user="Where?"),)), "is no object"),
+    ],
+)
+def test_a_field_that_an_input_lacks_is_refused_before_a_call(
+    service: Service, case: Case, found: str
+) -> None:
+    lacking = agent(service, json={**BODY, "q": "{input.questio}"})
+    box = BlackBox({"system": "Be brief."}, agent=lacking)
+    case = attrs.evolve(case, expected="Here.")
+    with pytest.raises(ConfigError, match=f"names the field `questio` of the input, which {found}"):
+        evaluate(box.prompt, [case], [metrics.exact()], adapter=box.adapter)
+    assert not service.asked
 
 
 def test_what_is_asked_fills_its_places_and_is_not_looked_at_again(service: Service) -> None:
@@ -459,7 +503,7 @@ def test_a_service_that_drips_is_left_at_the_time_limit_and_when_the_run_ends() 
         ({"url": "http://me:pw@host/"}, "url: give user and password as a header"),
         ({"url": "http://host/{query}"}, "url: places such as `{query}` are for `json`"),
         ({"json": {"q": "{query}"}}, "contains `{texts.NAME}`, so the texts of a candidate"),
-        ({"json": {"p": "{texts.system}"}}, "nothing in it contains `{query}`, so every request"),
+        ({"json": {"p": "{texts.system}"}}, "nothing in it contains `{query}`, or `{input.NAME}`"),
         ({"json": {"q": "{qeury}"}}, "json: there is no place `{qeury}` (did you mean `query`?)"),
         ({"json": {"q": "{texts.skil}"}}, "no text `skil` (did you mean `skill`?); texts:"),
         ({"json": {"q": "{query} {folder}"}}, "`{folder}` is the copy that the delivery `folder`"),

@@ -328,3 +328,15 @@ def test_two_hundred_rollouts_share_one_async_client_among_sixteen_workers() -> 
         )
     assert result.score.mean == 1.0
     assert len(client.loops) == 1
+
+
+def test_a_function_sees_the_input_as_data_and_as_text() -> None:
+    def of_passages(query: str, call: AgentCall) -> str:
+        assert isinstance(call.input, dict)
+        return f"{call.input['question']} {query} {call.texts['system']}"
+
+    case = Case(id="c1", input={"question": "Where?", "passages": ["A."]})
+    assert asked(of_passages, case).text == (
+        'Where? {"passages":["A."],"question":"Where?"} Be brief.'
+    )
+    assert asked(lambda query, call: f"{call.input == query} {call.texts}").text.startswith("True")

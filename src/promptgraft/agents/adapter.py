@@ -144,6 +144,11 @@ class AgentAdapter:
                 "`{content}` or `{files}` in its request, or let the function take `(query, call)` "
                 "and read `call.files`"
             )
+        if isinstance(self.agent, Templated):
+            # A simulated user writes texts.
+            messages = ("",) if case.scenario is not None else _messages_of(case)
+            for message in messages:
+                self.agent.check_message(named(message))
         if case.scenario is not None and self.user is None:
             raise ConfigError(
                 "a `conversation_scenario` is played by a simulated user; name its model: `user` "
@@ -277,10 +282,10 @@ class _Playing:
         """Ask turn by turn and return the last answer."""
         case, history = self.case, list[PastTurn]()
         is_alone = not case.turns and case.scenario is None
-        first_message: Input = case.turns[0].user if case.turns else case.input
+        message: Input = _messages_of(case)[0]
         while True:
-            query = text_of_query(first_message)
-            answer = self.ask(query, tuple(history), content=_content_of(first_message, query))
+            query = text_of_query(message)
+            answer = self.ask(query, tuple(history), message)
             if is_alone:
                 return answer
             judged = Answer(
@@ -292,8 +297,8 @@ class _Playing:
             )
             self.call.session.dispatch(TurnAnswered(query=query, answer=judged))
             history.append(PastTurn(query=query, answer=answer.text))
-            first_message = self.next_query(history)
-            if not first_message:
+            message = self.next_query(history)
+            if not message:
                 return answer
 
     def next_query(self, history: Sequence[PastTurn]) -> str | Content:
@@ -305,8 +310,14 @@ class _Playing:
             return ""
         return next_message(user, self.adapter.question, (scenario, history), self.call.session)
 
-    def ask(self, query: str, history: tuple[PastTurn, ...], *, content: Content) -> AgentAnswer:
-        call = attrs.evolve(self.call, turn=len(history), history=history, content=content)
+    def ask(self, query: str, history: tuple[PastTurn, ...], message: Input) -> AgentAnswer:
+        call = attrs.evolve(
+            self.call,
+            turn=len(history),
+            history=history,
+            content=_content_of(message, query),
+            input=named(message),
+        )
         budget = call.session.budget
         if budget is not None:
             budget.reserve(NOTHING)  # raises if the budget is exhausted
@@ -482,6 +493,11 @@ def text_of_query(asked: Input) -> str:
     return query if isinstance(query, str) else canonical_json(query)
 
 
+def _messages_of(case: Case) -> tuple[Input, ...]:
+    """Return what the user says in each turn of a case without a scenario."""
+    return tuple(turn.user for turn in case.turns) or (case.input,)
+
+
 def _content_of(asked: Input, query: str) -> Content:
     """Return a query with its images and files, in the place of their names if it is data."""
     return tuple(asked) if is_content(asked) else cut_at(query, files_in(asked))
@@ -489,8 +505,7 @@ def _content_of(asked: Input, query: str) -> Content:
 
 def _first_turn(prompt: Prompt[object], case: Case) -> Prompt[object]:
     """Return the prompt bound to the first turn of a case alone, which needs no simulated user."""
-    first = case.turns[0].user if case.turns else case.input
-    return prompt.bind(attrs.evolve(case, input=first, turns=(), fields={}))
+    return prompt.bind(attrs.evolve(case, input=_messages_of(case)[0], turns=(), fields={}))
 
 
 def probe(

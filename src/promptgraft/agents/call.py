@@ -99,6 +99,7 @@ class AgentCall:
         deadline: the time limit; None for no limit.
         session: pass it to promptgraft adapters that the agent calls, so that they are counted.
         content: the query with its images and files, whose names the text of the query has.
+        input: the query as data: a text, or an object with its fields; images and files by name.
     """
 
     texts: Mapping[str, str]
@@ -112,6 +113,7 @@ class AgentCall:
     deadline: Deadline | None = None
     session: SessionProtocol = attrs.field(factory=Session, repr=False, eq=False)
     content: Content = ()
+    input: Json = attrs.field(default="", hash=False)
 
     @property
     def files(self) -> tuple[File, ...]:

@@ -54,6 +54,7 @@ _VALUES: Mapping[str, Callable[[str, AgentCall], Json]] = {
         {"speaker": message.speaker.value, "text": in_words(message.text)}
         for message in call.context
     ],
+    "input": lambda _, call: call.input,
     "content": lambda _, call: chat_content(call.content),
     "files": lambda _, call: [file.path or file.url for file in call.files],
     "state": lambda _, call: unstructure(call.state),
@@ -62,8 +63,9 @@ _IN_DOCUMENT = re.compile(rf'"(?:[^"\\]|\\.)*"|{_PLACE.pattern}')
 """A string of JSON, or a place outside of strings."""
 _LINES = re.compile(r"^(?:[{\[]\r?\n(?:[ \t].*\n)+[}\]]\r?$|.+$)", re.MULTILINE)
 """A line, or the lines of a value that is indented."""
-_TEXTS = "texts"
+_TEXTS, _INPUT = "texts", "input"
 _FILES = ("content", "files")
+_ASKED = ("query", _INPUT, *_FILES)
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -123,15 +125,8 @@ class Template:
     def filled(self, query: str, call: AgentCall) -> Json:
         """Return the data with all places filled in."""
 
-        def value_of(found: re.Match[str]) -> Json:
-            name, rest = found[1], found[2]
-            if name == _TEXTS and rest:
-                return call.texts[rest]
-            make = _VALUES.get(name)
-            return found[0] if make is None or rest else make(query, call)
-
         def plain(found: re.Match[str]) -> str:
-            value = value_of(found)
+            value = self._value(found, query, call)
             return value if isinstance(value, str) else canonical_json(value)
 
         def in_document(found: re.Match[str]) -> str:
@@ -150,7 +145,7 @@ class Template:
             if not isinstance(value, str):
                 return value
             if whole := _PLACE.fullmatch(value):
-                return value_of(whole)
+                return self._value(whole, query, call)
             if _is_document(value):
                 return _IN_DOCUMENT.sub(in_document, value)
             # Expand variables first: a value that is filled in may look like one.
@@ -158,10 +153,33 @@ class Template:
 
         return fill(self.value)
 
+    def _value(self, place: re.Match[str], query: str, call: AgentCall) -> Json:
+        name, rest = place[1], place[2]
+        if rest and name == _TEXTS:
+            return call.texts[rest]
+        if rest and name == _INPUT:
+            return field_of(call.input, rest, self.where)
+        make = _VALUES.get(name)
+        return place[0] if make is None or rest else make(query, call)
+
     def text(self, query: str, call: AgentCall) -> str:
         """Return the filled-in data as text."""
         text_filled = self.filled(query, call)
         return text_filled if isinstance(text_filled, str) else canonical_json(text_filled)
+
+
+def field_of(message: Json, name: str, where: str) -> Json:
+    """Return a field of a message, which ``{input.NAME}`` in ``where`` names.
+
+    Raises:
+        ConfigError: the message has no such field.
+    """
+    fields = message if isinstance(message, dict) else {}
+    if name not in fields:
+        there = f"has {listed(fields)}" if fields else "is no object"
+        near = did_you_mean(name, list(fields))
+        raise ConfigError(f"{where} names the field `{name}` of the input, which {there}{near}")
+    return fields[name]
 
 
 def _is_document(text: str) -> bool:
@@ -205,6 +223,13 @@ class Templated(ABC):
         """Whether it is given the images and files of a query, and not only their names."""
         return any(template.names(place) for template in self._templates for place in _FILES)
 
+    def check_message(self, message: Json) -> None:
+        """Raise a ``ConfigError`` if a message lacks a field that a request names."""
+        for template in self._templates:
+            for name, field in template.places:
+                if name == _INPUT and field:
+                    field_of(message, field, template.where)
+
     @property
     def variables(self) -> tuple[str, ...]:
         """The environment variables that it needs."""
@@ -240,7 +265,7 @@ class Templated(ABC):
     def _check_places(
         self, names: Collection[str], where: str, needed: str, *, is_reached: bool = False
     ) -> None:
-        """Check that the templates contain the query, and the place ``needed`` if it is not empty.
+        """Check that the templates contain what is asked, and the place ``needed`` if not empty.
 
         With ``is_reached`` the texts reach the agent in another way too.
 
@@ -249,9 +274,10 @@ class Templated(ABC):
         """
         for template in self._templates:
             template.check(names, folder=needed == "folder")
-        if not any(template.names("query") for template in self._templates):
+        if not any(template.names(place) for template in self._templates for place in _ASKED):
             raise ConfigError(
-                f"{where} contains `{{query}}`, so every request would be the same; add it"
+                f"{where} contains `{{query}}`, or `{{input.NAME}}` for a field of the input, so "
+                "every request would be the same; add it"
             )
         if (
             needed
