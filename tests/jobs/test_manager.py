@@ -276,7 +276,9 @@ def test_a_job_waits_for_a_worker_with_the_project_that_was_submitted(
     assert Worker(JobManager(database)).claim() is None
     waiting = manager.get(job.id)
     assert waiting.state is JobState.QUEUED
-    assert waiting.reason == "waits for a worker with project `support` as it was submitted"
+    assert waiting.reason.startswith(
+        "waits for a worker with project `support` as it was submitted"
+    )
     path.write_text(FILE)
     claim = Worker(JobManager(database, projects={"support": path})).claim()
     assert claim is not None
@@ -579,8 +581,8 @@ def test_a_worker_of_a_job_that_was_deleted_has_no_other(manager: JobManager) ->
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("answers", "JournalCorruptError: the journal of job"),
-        ("events", "JournalCorruptError: job 1, event"),
+        ("answers", "the journal of job"),
+        ("events", "job 1, event"),
     ],
 )
 def test_what_is_damaged_pauses_a_job(manager: JobManager, kind: str, said: str) -> None:

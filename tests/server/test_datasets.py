@@ -66,6 +66,8 @@ def test_a_data_set_is_made_edited_compared_and_chosen_in_the_page(
     late = browser.post("/datasets", data={**fields, "text": cases(31)})
     assert late.status_code == 409
     assert "was changed meanwhile" in late.text
+    assert '<a href="/datasets/support/hard">open it as it is now</a>' in late.text
+    assert '<h2 id="new-title">Edit support/hard</h2>' in late.text
     assert filled(late.text)["text"].strip() == cases(31).strip()
     earlier = re.findall(r"/datasets/support/hard\?revision=(\w{64})", page)[-1]
     assert "revision 1 of 2" in browser.get(f"/datasets/support/hard?revision={earlier}").text
@@ -135,10 +137,11 @@ def test_hostile_texts_stay_texts(browser: httpx.Client, manager: JobManager) ->
 
 
 def test_faults_name_their_lines_and_nothing_is_lost(browser: httpx.Client) -> None:
-    text = cases(2) + '{"id": "n9", "input": 5, "expected": "login"}\n[]\n'
+    text = cases(2) + '{"id": "n9", "input": 5, "expected": "login"}\n[]\n{"id":\n'
     answer = browser.post("/datasets", data={"project": "support", "name": "hard", "text": text})
     assert answer.status_code == 422
     assert "data set hard: line 4: expected an object" in answer.text
+    assert "data set hard: line 5, not JSON at character 7: Expecting value" in answer.text
     assert filled(answer.text)["text"].strip() == text.strip()
     for name in ("", "A B", "../x", "<b>"):
         form = {"project": "support", "name": name, "text": cases(2)}

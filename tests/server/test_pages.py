@@ -124,7 +124,7 @@ def test_the_form_of_a_new_job_takes_a_target_and_a_model(
         for name, value, fault in (
             ("target_score", "2", "Target score: expected a number from 0 to 1"),
             ("target_score", "high", "Target score: expected a number from 0 to 1"),
-            ("model", "gpt", "Model: the project has no model `gpt`"),
+            ("model", "gpt", "Model: the project has no model <code>gpt</code>"),
         ):
             page = browser.post("/new", data=form | {name: value})
             assert page.status_code == 422
@@ -545,6 +545,12 @@ def test_old_jobs_are_found_by_their_age(client: Client, manager: JobManager) ->
         sure = {"what": "delete", "job": shown, "sure": "yes"}
         assert browser.post("/", data=sure).status_code == 303
     assert len(manager.list()) == 2
+
+
+def test_names_in_messages_are_code_and_nothing_else_of_them_is(client: Client) -> None:
+    with closing(client.browser()) as browser:
+        page = browser.get("/jobs/<b>", headers={"Accept": "text/html"}).text
+    assert "begins with <code>&lt;b&gt;</code>; <code>promptgraft jobs list</code>" in page
 
 
 def test_the_oldest_of_many_jobs_are_found_with_few_statements(

@@ -76,6 +76,12 @@ def test_a_token_opens_a_session_with_its_scopes(browser: httpx.Client, ana: str
         assert refused.status_code in (404, 405)
         assert '/account">ana</a>' in refused.text
         assert "ana" not in httpx.get(browser.base_url.join(path), headers=HTML).text
+    # A form that is sent after the end of a session leads back to its page.
+    with asking(str(browser.base_url)) as stranger:
+        lost = stranger.post("/new", data={"prompt": "support/triage"}, headers=HTML)
+        assert (lost.status_code, "nothing was changed" in lost.text) == (401, True)
+        assert '<input type="hidden" name="wanted" value="/new">' in lost.text
+        assert 'name="wanted" value=""' in stranger.post("/protections", headers=HTML).text
     # A session may do what its token may, and no more.
     assert browser.post("/tags", data={"what": "rollback"}).status_code == 403
     assert browser.post("/new", data={"prompt": "support/triage"}).status_code == 303

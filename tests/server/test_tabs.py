@@ -20,6 +20,7 @@ from promptgraft.search.events import RunEnded
 from promptgraft.search.verdict import HeldOut, HiddenScores, RunVerdict
 from promptgraft.service.jobs import Job, JobManager, JobState, Worker
 from promptgraft.service.jobs.lines import encoded_plain
+from promptgraft.service.jobs.rows import JobRows
 from promptgraft.service.server.mirrors import Mirrors
 from server.large_job import large_job
 from server.serving import Client, served
@@ -431,7 +432,7 @@ def test_a_failed_job_has_estimates_and_no_result(tmp_path: Path) -> None:
     assert "against test calls: an estimate" in page
     assert re.search(r"<dt>Validation</dt><dd class=\"quiet\">~0\.\d+ → ~1\.000 ", page)
     assert "has not ended" not in compared
-    assert "A failed: FeedbackError" in compared
+    assert "A failed: " in compared
     assert '<th scope="row">verdict</th><td class="n">failed</td>' in compared
 
 
@@ -470,6 +471,18 @@ def test_who_cancelled_a_job_is_on_its_page(client: Client, manager: JobManager)
         page = browser.get(f"/jobs/{job.id}").text
         assert "Cancelled by tests" in page
         assert "Change the limits" not in page
+        jobs = manager.database.tables.jobs
+        values = {"state": JobState.PAUSED, "reason": b"asked to pause"}
+        manager.database.write(lambda connection: connection.execute(update(jobs).values(values)))
+        rows = JobRows(manager.database)
+        manager.database.write(
+            lambda connection: rows.publish(
+                connection, job.number, "job_asked", what="pause", by="ana"
+            )
+        )
+        page = browser.get(f"/jobs/{job.id}").text
+        assert "Paused by ana, 2" in page
+        assert "sked to pause" not in page
 
 
 def test_a_dry_run_says_that_it_is_one(client: Client, manager: JobManager) -> None:

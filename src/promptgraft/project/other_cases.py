@@ -34,7 +34,9 @@ def rows_in(text: str, name: str) -> list[dict[str, Json]]:
         try:
             row = parse_json(line, where=where)
         except DataFormatError as error:
-            faults.append(error.faults[0])
+            faults.append(
+                error.faults[0].replace(f"{where}:1:", f"{where}, not JSON at character ")
+            )
             continue
         if not isinstance(row, dict) or is_deeper(row, _DEEPEST):
             depth = f", at most {_DEEPEST} deep"

@@ -363,10 +363,10 @@ def feedback_from(
     try:
         with doing(where):
             feedback = awaited(give(), deadline=deadline)
-    except errors.FeedbackError as error:
+    except (errors.FeedbackError, errors.ProviderError, errors.LimitReachedError) as error:
+        if not isinstance(error, errors.FeedbackError) or f"`{example.id}`" in str(error):
+            raise
         raise errors.FeedbackError(f"{where}: {error}") from None
-    except (errors.ProviderError, errors.LimitReachedError):
-        raise
     except errors.user_errors() as error:
         raise errors.FeedbackError(f"{where} raised {raised_at(error)}") from error
     if not isinstance(feedback, RolloutFeedback):

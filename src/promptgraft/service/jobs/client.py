@@ -296,10 +296,11 @@ class JobClient(Jobs):
         try:
             answer = self._http.request(method, path, params=params, json=json, headers=headers)
         except httpx.HTTPError as error:
-            raise StoreError(
-                f"server {self._server} cannot be reached: {type(error).__name__}: {error}; "
-                "check that it is running and that its address is right"
-            ) from error
+            mend = "check that it is running and that its address is right"
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                mend = "name the certificate of its authority in SSL_CERT_FILE"
+            where = f"server {self._server} cannot be reached: {type(error).__name__}"
+            raise StoreError(f"{where}: {error}; {mend}") from error
         if answer.is_success:
             return answer
         raise self._refused(answer)

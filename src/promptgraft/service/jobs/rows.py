@@ -129,6 +129,10 @@ _SAME = tuple(one.name for one in attrs.fields(Job) if one.name not in _CONVERTE
 _DOCUMENTS = frozenset({"config", "result"})
 """Large columns, which are read only when they are needed."""
 
+_OTHER_VERSION = (
+    "waits for a worker with project `{}` as it was submitted; if it was edited since, restart "
+    "server and workers, and submit the job again"
+)
 _SUMMED = ("spent", "calls", "retries", "milliseconds")
 _HEX = re.compile("[0-9a-f]+")
 _STATES_BY_WISH = {Wish.PAUSE: JobState.PAUSED, Wish.CANCEL: JobState.CANCELLED}
@@ -418,7 +422,7 @@ class JobRows(JobLines):
         )
         if number is None:
             for name in {name for name, _ in projects}:
-                why = f"waits for a worker with project `{name}` as it was submitted"
+                why = _OTHER_VERSION.format(name)
                 digests = [digest for at, digest in projects if at == name]
                 self.explain_wait(connection, name, why, except_digests=digests)
             return None

@@ -304,7 +304,7 @@ def _end_of(result: RunResult, heartbeat: Heartbeat) -> _End:
 
 
 def _end_by(error: errors.PromptgraftError) -> _End:
-    reason = f"{type(error).__name__}: {error}"
+    reason = str(error)
     if isinstance(error, errors.WinnerNotStoredError) and isinstance(error.result, RunResult):
         result = error.result
         return _End(
@@ -326,7 +326,7 @@ def _final_status(end: _End, changes: JobChanges, status: Status) -> Status:
         return status
     if result.found_better and not result.persisted and not end.unstored:
         stores = changes.store and not changes.dry_run
-        why = f"it is {result.verdict}" if stores else "the job stores nothing"
+        why = f"the winner is {result.verdict}" if stores else "the job stores nothing"
         status = attrs.evolve(status, unstored=why)
     gain = result.held_out.gain if result.held_out else None
     return attrs.evolve(

@@ -313,7 +313,11 @@ class Access:
         """
         host = headers.get("host", "").lower()
         if host not in self._hosts:
-            raise ApiProblem(403, f"host: this server is not known as {shown(host[:100])}")
+            raise ApiProblem(
+                403,
+                f"host: this server is not known as {shown(host[:100])}; a proxy must pass the "
+                "header `Host` on, and `promptgraft serve --known-as` allows further names",
+            )
         origin = headers.get("origin")
         # Hosts only: a proxy may end TLS, so that the scheme differs.
         if origin is not None and origin.lower().partition("://")[2] != host:

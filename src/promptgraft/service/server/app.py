@@ -518,6 +518,7 @@ class _Server:
                 problem,
                 _base(request),
                 _wanted(request),
+                is_lost=request.method == "POST",
                 who=await self._who(request, problem),
                 provider=self._access.provider_name,
             )
@@ -560,7 +561,7 @@ def _base(request: Request) -> str:
 
 def _wanted(request: Request) -> str:
     """Return path and query of a page below the application; empty for other requests."""
-    if request.method != "GET":
+    if "GET" not in _allowed(request):
         return ""
     query = f"?{request.url.query}" if request.url.query else ""
     return f"{request.url.path.removeprefix(_base(request))}{query}"

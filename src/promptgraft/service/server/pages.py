@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote, urlencode
 
 import attrs
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from promptgraft import __version__
 from promptgraft.errors import DataFormatError, JournalCorruptError, PromptgraftError
-from promptgraft.ground.text import clip, counted, dollars, duration, moment, score
+from promptgraft.ground.text import clip, counted, dollars, duration, moment, score, visible
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
 from promptgraft.runs.report.drawings import Chart, rollouts_chart, spending_chart
@@ -105,8 +105,10 @@ _COLUMNS: Mapping[str, str] = {
 }
 """The columns of the list that can be chosen, by their names in its URL."""
 _SHOWN_COLUMNS = frozenset(_COLUMNS) - {"calls", "worker"}
+_STOPS: Mapping[JobState, str] = {JobState.PAUSED: "pause", JobState.CANCELLED: "cancel"}
 _ENDED = [state for state in JobState if state in ENDED]
 _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}")
+_CODE = re.compile("`([^`]+)`")
 _SECONDS_A_DAY = 86_400
 _MOST_DAYS = 36_500
 _NUMBERS = frozenset({"budget", "max_tokens", "max_iterations", "patience", "seed", "priority"})
@@ -122,6 +124,7 @@ def _environment() -> Environment:
     environment.filters["duration"] = duration
     environment.filters["elapsed"] = _elapsed
     environment.filters["labelled"] = _labelled
+    environment.filters["coded"] = _coded
     environment.filters["money"] = lambda cost: dollars(None if cost is None else Decimal(cost))
     environment.filters["known"] = lambda value: "–" if value is None else score(value)
     return environment
@@ -133,6 +136,11 @@ def _labelled(fault: str) -> str:
     # A search has a longer name for the budget.
     label = _LABELS.get(name.removeprefix("rollout_"))
     return f"{label}{colon}{rest}" if label else fault
+
+
+def _coded(message: str) -> Markup:
+    """Return a message with its names in backticks as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(visible(message)))))  # noqa: S704
 
 
 def _elapsed(job: Job) -> str:
@@ -174,7 +182,13 @@ def redirect(call: ApiCall, path: str, **headers: str) -> ApiReply:
 
 
 def problem_page(
-    problem: ApiProblem, base: str, path: str, *, who: ApiCaller | None, provider: str = ""
+    problem: ApiProblem,
+    base: str,
+    path: str,
+    *,
+    is_lost: bool,
+    who: ApiCaller | None,
+    provider: str = "",
 ) -> bytes:
     """Return the page of a problem; the form to sign in if that is what is missing.
 
@@ -182,11 +196,15 @@ def problem_page(
         problem: the problem.
         base: the path that the application is mounted at.
         path: path and query below it that were asked for.
+        is_lost: whether something was to be changed there.
         who: who is signed in; None if nobody is, or before that is known.
         provider: the name of the provider that signs users in; empty if there is none.
     """
     if problem.status == 401:
-        fields = {"link": "", "fault": "", "wanted": path, "provider": provider}
+        fault = (
+            "You are signed out, and nothing was changed. Sign in and repeat it." if is_lost else ""
+        )
+        fields = {"link": "", "fault": fault, "wanted": path, "provider": provider}
         return _rendered("sign_in.html", base=base, who=None, **fields)
     return _rendered("problem.html", base=base, who=who, problem=problem)
 
@@ -278,7 +296,7 @@ def _overview(call: ApiCall) -> dict[str, object]:
     return {
         "by": call.manager.submitters([job])[job.id],
         "edits": list(changes_between(view.candidates[0].texts, winner.texts)) if winner else [],
-        "cancelled": next((act for act in view.acts if act.asked == "cancel"), None),
+        "stopped": next((act for act in view.acts if act.asked == _STOPS.get(job.state)), None),
         "labels": _LABELS,
         "doing": {str(phase): words for phase, words in DOING.items()}.get(job.status.stage),
         "applied": next((act for act in view.acts if act.asked in ("apply", "rollback")), None),
