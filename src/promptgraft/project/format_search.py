@@ -155,20 +155,27 @@ _CLASHES = (
     ("files", "field"),
     *((way, name) for way in ("files", "field") for name in ("seed", "stratify")),
 )
-SPLITS: Kind[SplitsConfig] = record_of(
-    SplitsConfig,
-    make=_splits,
-    special={
-        "ratio": record(
-            functools.partial(dict, test=0.0),
-            {name: Key(NUMBER, required=name != "test") for name in NAMES},
-        ),
-        "seed": integer(0),
-        "stratify": TEXT,
-        "files": record(dict, {name: Key(_FILES, required=name != "test") for name in NAMES}),
-        "field": TEXT,
-        "only": record(dict, {name: Key(listed(TEXT, "a list of ids")) for name in NAMES}),
-    },
+_SET_ALONE = (
+    "unknown key; write the shares of all sets as `ratio: {train: 0.5, validation: 0.25, test: "
+    "0.25}`, or their files as `files: {train: FILE, validation: FILE, test: FILE}`"
+)
+SPLITS: Kind[SplitsConfig] = record(
+    _splits,
+    keys_of(
+        SplitsConfig,
+        special={
+            "ratio": record(
+                functools.partial(dict, test=0.0),
+                {name: Key(NUMBER, required=name != "test") for name in NAMES},
+            ),
+            "seed": integer(0),
+            "stratify": TEXT,
+            "files": record(dict, {name: Key(_FILES, required=name != "test") for name in NAMES}),
+            "field": TEXT,
+            "only": record(dict, {name: Key(listed(TEXT, "a list of ids")) for name in NAMES}),
+        },
+    ),
+    elsewhere=dict.fromkeys((*NAMES, "val", "valid", "dev", "training"), _SET_ALONE),
     about="The sets to learn from (train), compare candidates on (validation) and hold out (test).",
     rules={"not": {"anyOf": [{"required": list(pair)} for pair in _CLASHES]}},
 )
