@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import GenericAlias
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import attrs
 import jsonschema
@@ -84,6 +85,7 @@ CASES: list[tuple[Any, str, Any]] = [
     (dt.date, "2026-01-02", dt.date(2026, 1, 2)),
     (dt.date, '"2026-01-02"', dt.date(2026, 1, 2)),
     (list[dt.date], '["2026-01-02"]', [dt.date(2026, 1, 2)]),
+    (UUID, f"`{UUID(int=7)}`", UUID(int=7)),
 ]
 
 
@@ -105,6 +107,7 @@ def test_an_answer_becomes_a_value_of_its_type(kind: Any, text: str, value: Any)
         (bool, '"maybe"'),
         (dict[str, int], '{"a": "b"}'),
         (dt.date, "tomorrow"),
+        (UUID, "7"),
     ],
 )
 def test_an_answer_of_another_type_is_refused_in_one_line(kind: Any, text: str) -> None:
@@ -158,7 +161,7 @@ def test_a_model_is_asked_for_the_type_and_its_wrapped_answer_is_unwrapped() -> 
 
 # ---- generated types ----
 
-_SCALARS = [str, int, float, bool, dt.date]
+_SCALARS = [str, int, float, bool, dt.date, UUID]
 
 
 def _class(make: str, fields: dict[str, Any]) -> Any:
@@ -212,6 +215,7 @@ def _values(kind: Any) -> st.SearchStrategy[Any]:
         int: st.integers(-(2**53), 2**53),
         bool: st.booleans(),
         dt.date: st.dates(),
+        UUID: st.uuids(),
         type(None): st.none(),
     }
     if kind in known:

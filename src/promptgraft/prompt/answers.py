@@ -44,7 +44,6 @@ _ENDS = re.compile(
     r"|<end_of_turn>|<eos>|(?P<s></s>))\s*)+\Z",
     re.IGNORECASE,
 )
-_ENDS_CHARS = 200
 _UNSEEN = "\ufeff\u200b"
 _BLANK = " \t\r\n\ufeff"
 _BLANKS = re.compile(f"[{_BLANK}]*+")
@@ -55,9 +54,8 @@ ONLY_THOUGHTS = "the reply ends with its thoughts; no answer follows them"
 def answer_text(reply: str) -> str:
     """Return a reply without the thoughts before the answer and the token that ends the turn.
 
-    Otherwise it is unchanged. Some servers leave out the tag that begins the thoughts, so a lone
-    tag that ends them counts if it ends or begins a line. The result is empty if the reply has no
-    answer after its thoughts.
+    Some servers leave out the tag that begins the thoughts, so a lone tag that ends them counts if
+    it ends or begins a line. The result is empty if no answer follows the thoughts.
     """
     start = 0
     while (tag := _EITHER.search(reply, start)) is not None:
@@ -66,7 +64,7 @@ def answer_text(reply: str) -> str:
             break
         start = end
     # HTML that strikes a text through also ends with `</s>`.
-    token = _ENDS.search(reply, max(start, len(reply) - _ENDS_CHARS))
+    token = _ENDS.search(reply, max(start, len(reply) - 200))
     return reply[start : token.start() if token and not (token["s"] and "<s>" in reply) else None]
 
 
@@ -100,12 +98,9 @@ def _after_blanks(reply: str, start: int) -> int:
 
 @attrs.frozen
 class AnswerBlock:
-    """A fenced block.
+    """A fenced block, what stands beside its opening fence, and the line before it.
 
-    Attributes:
-        info: what stands beside its opening fence.
-        text: its text.
-        before: the line before it that is not blank; empty if there is none, or if it is a fence.
+    That line is not blank, and empty if another block is before it, or nothing.
     """
 
     info: str
@@ -117,7 +112,7 @@ _FENCE = re.compile(r" {0,3}+(?P<run>`{3,}+|~{3,}+)(?P<info>[^`]*+)")
 
 
 def name_of(info: str) -> str:
-    """Return the name that stands beside a fence, however it is decorated."""
+    """Return the name beside a fence, however it is decorated."""
     return info.strip(" []*:\"'").casefold()
 
 

@@ -9,6 +9,7 @@ from datetime import date
 from itertools import repeat
 from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
+from uuid import UUID
 
 import attrs
 
@@ -424,4 +425,6 @@ def _is_text(kind: Any) -> bool:
     bare = without_annotation(kind)
     while made_of := getattr(bare, "__supertype__", None):  # of a NewType, perhaps of another one
         bare = without_annotation(made_of)
-    return bool(options_of(bare)) or (isinstance(bare, type) and issubclass(bare, (str, date)))
+    return bool(options_of(bare)) or (
+        isinstance(bare, type) and issubclass(bare, (str, date, UUID))
+    )

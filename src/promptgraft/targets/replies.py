@@ -104,12 +104,9 @@ def named_blocks(
 ) -> tuple[list[tuple[str, Edit]], list[InvalidProposalError]]:
     """Return the blocks of a reply that open with a name, each after what it is for.
 
-    The reason for a text is the line before its block. Refused are blocks whose text is empty,
-    has unusable characters, or stands beside the fence, and those that misspell a name.
-
-    Args:
-        reply: the reply.
-        names: what a block may open with, and what it is for.
+    ``names`` has what a block may open with, and what it is for. The reason for a text is the line
+    before its block. Refused are blocks whose text is empty, has unusable characters, or stands
+    beside the fence, and those that misspell a name.
     """
     meanings: dict[str, set[str]] = {}
     for name, meant in names.items():

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from enum import Enum
 from typing import Any, ForwardRef, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
 
 import attrs
 from cattrs import Converter, transform_error
@@ -146,10 +147,13 @@ def _float(value: object) -> float:
     return float(_held(kind)(value))
 
 
-def _date(value: object) -> date | None:
-    with contextlib.suppress(ValueError):
-        return date.fromisoformat(value) if isinstance(value, str) else None
-    return None
+def _read(parse: Callable[[str], T]) -> Callable[[object], T | None]:
+    def fits(value: object) -> T | None:
+        with contextlib.suppress(ValueError):
+            return parse(value) if isinstance(value, str) else None
+        return None
+
+    return fits
 
 
 _SCALARS: dict[type, Callable[[object], object]] = {
@@ -157,8 +161,9 @@ _SCALARS: dict[type, Callable[[object], object]] = {
     int: _held(ANY_INTEGER),
     bool: _held(FLAG),
     float: _float,
-    date: _held(check("an ISO 8601 date", _date)),
+    date: _held(check("an ISO 8601 date", _read(date.fromisoformat))),
     datetime: _held(MOMENT),
+    UUID: _held(check("a UUID", _read(UUID))),
 }
 
 
