@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
@@ -203,22 +203,11 @@ def _unknown(what: str, name: str | None, names: Sequence[str]) -> Iterator[str]
         yield f"no job has the {what} `{name}`{did_you_mean(name, different)}; {what}s: {there}"
 
 
-def _listed(
-    jobs: Jobs,
-    *,
-    state: str | None = None,
-    project: str | None = None,
-    prompt: str | None = None,
-    by: int | None = None,
-    limit: int | None = None,
-) -> list[Job]:
-    """Return jobs, the newest first; all of them without a limit.
-
-    ``by`` restricts them to those that had ended by then.
-    """
+def _listed(jobs: Jobs, *, limit: int | None = None, **filters: Any) -> list[Job]:
+    """Return the jobs that a :class:`JobFilter` has, the newest first; all without a limit."""
     from promptgraft.service.jobs import interface, types  # needs the extra `server`
 
-    where = types.JobFilter(state=state, project=project, prompt=prompt, ended_by=by)
+    where = types.JobFilter(**filters)
     listed: list[Job] = []
     while limit is None or len(listed) < limit:
         size = min(interface.LARGEST_PAGE, limit - len(listed) if limit else interface.LARGEST_PAGE)
@@ -547,7 +536,9 @@ def prune_command(
         else:
             latest = math.ceil(time.time()) - days * 86_400
             doomed = [
-                job for state in states or (None,) for job in _listed(jobs, state=state, by=latest)
+                job
+                for state in states or (None,)
+                for job in _listed(jobs, state=state, ended_by=latest)
             ]
         for job in doomed:
             if not dry_run:

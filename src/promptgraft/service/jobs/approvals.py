@@ -96,8 +96,8 @@ class TagMove:
     tag: str
     source: str = ""
     job: str = ""
-    before: Mapping[str, str] = attrs.field(converter=FrozenMap[str, str])
-    after: Mapping[str, str] = attrs.field(converter=FrozenMap[str, str])
+    before: Mapping[str, str] = attrs.field(default=(), converter=FrozenMap[str, str])
+    after: Mapping[str, str] = attrs.field(default=(), converter=FrozenMap[str, str])
 
     @property
     def document(self) -> bytes:

@@ -74,57 +74,32 @@ class TagMover(Jobs):
         with beside(project_found.folder):
             subject, store = project_found.prompt(prompt), project_found.store()
             job = self._job_of(held(store, subject, tag), project, prompt)
-            if self._approvals.is_protected(project, to):
-                move = tag_moves.promotion(
-                    store,
-                    subject,
-                    tag,
-                    to=to,
-                    expected=expected,
-                    kind=MoveKind.PROMOTE,
-                    project=project,
-                    job=job.id if job else "",
-                )
-                self._ask(move)
             origin = f", the winner of job {job.id}" if job else ""
-            note = f"promoted from {tag}{f' by {self._by}' if self._by else ''}{origin}"
-            promoted(store, subject, tag, to=to, expected=expected, note=note)
-            now = held(store, subject, to)
-        self._record_move(job, "promote", tag=to)
-        return {row.name: row.revision.id for row in now}
+            return self._move(
+                TagMove(kind=MoveKind.PROMOTE, project=project, prompt=prompt, tag=to, source=tag),
+                job,
+                expected,
+                note=f"promoted from {tag}{self._signature}{origin}",
+            )
 
     def apply(
         self, job: str, *, to: str | None = None, expected: Expected | None = None
     ) -> dict[str, str]:
         job_now = self.get(job)
         check_applicable(job_now)
-        tag = to or job_now.tag
+        tag, project = to or job_now.tag, job_now.project
         if expected is None and tag == job_now.tag:
             expected = job_now.status.replaces
-        project = self._project(job_now.project)
-        note = f"applied from job {job_now.id}{f' by {self._by}' if self._by else ''}"
-        with beside(project.folder):
-            subject, store = project.prompt(job_now.prompt), project.store()
-            candidate = job_now.candidate_tag
-            if self._approvals.is_protected(job_now.project, tag):
-                move = tag_moves.promotion(
-                    store,
-                    subject,
-                    candidate,
-                    to=tag,
-                    expected=expected,
-                    kind=MoveKind.APPLY,
-                    project=job_now.project,
-                    job=job_now.id,
-                )
-                self._ask(move)
-            rows = promoted(
-                store, subject, candidate, to=tag, expected=expected, note=note, whole=False
-            )
-            now = held(store, subject, tag)
-        self.database.write(partial(self._record, job=job_now, what="apply", tag=tag))
-        moved = {row.name for row in rows}
-        return {row.name: row.revision.id for row in now if row.name in moved}
+        move = TagMove(
+            kind=MoveKind.APPLY,
+            project=project,
+            prompt=job_now.prompt,
+            tag=tag,
+            source=job_now.candidate_tag,
+        )
+        note = f"applied from job {job_now.id}{self._signature}"
+        with beside(self._project(project).folder):
+            return self._move(move, job_now, expected, note=note)
 
     def roll_back(
         self,
@@ -158,6 +133,25 @@ class TagMover(Jobs):
                 self._ask(attrs.evolve(move, job=job.id if job else ""))
             tag_moves.carry_out(store, subject, move, note="")
         self._record_move(job, "rollback", tag=tag)
+
+    @property
+    def _signature(self) -> str:
+        return f" by {self._by}" if self._by else ""
+
+    def _move(
+        self, move: TagMove, job: Job | None, expected: Expected | None, *, note: str
+    ) -> dict[str, str]:
+        """Point a tag at what another one holds; if it is protected, ask for that."""
+        project = self._project(move.project)
+        subject, store = project.prompt(move.prompt), project.store()
+        if self._approvals.is_protected(move.project, move.tag):
+            move = attrs.evolve(move, job=job.id if job else "")
+            self._ask(tag_moves.promotion(store, subject, move, expected))
+        names, is_whole = {"to": move.tag, "note": note}, move.kind is MoveKind.PROMOTE
+        rows = promoted(store, subject, move.source, expected=expected, whole=is_whole, **names)
+        self._record_move(job, str(move.kind), tag=move.tag)
+        moved, now = {row.name for row in rows}, held(store, subject, move.tag)
+        return {row.name: row.revision.id for row in now if is_whole or row.name in moved}
 
     def _record_move(self, job: Job | None, what: str, *, tag: str) -> None:
         """Record who moved a winner in the events of its job."""

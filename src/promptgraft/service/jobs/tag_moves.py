@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import attrs
+
 from promptgraft.errors import ConfigError, OverrideConflictError
 from promptgraft.ground.serde import did_you_mean
 from promptgraft.overrides import Revision, RevisionedStore
@@ -30,28 +32,22 @@ def revision_ids(store: RevisionedStore, subject: ProjectPrompt, tag: str) -> di
 def promotion(
     store: RevisionedStore,
     subject: ProjectPrompt,
-    source: str,
-    *,
-    to: str,
+    move: TagMove,
     expected: promoting.Expected | None,
-    kind: MoveKind,
-    project: str,
-    job: str,
 ) -> TagMove:
-    """Return the move of the tag ``to`` to what ``source`` holds; raises as `promoted` does."""
-    promoting.promotable(store, subject, source, to=to, expected=expected)
+    """Return a move of a tag to what ``source`` holds, as it is now; raises as `promoted` does."""
+    promoting.promotable(store, subject, move.source, to=move.tag, expected=expected)
     for prompt in subject.prompts:
         if (expected_id := (expected or {}).get(name := address_of(prompt))) is not None:
             promoting.check_present(
-                store.current_at(promoting.address(prompt, to)),
+                store.current_at(promoting.address(prompt, move.tag)),
                 expected_id,
-                f"tag `{to}` of `{name}`",
+                f"tag `{move.tag}` of `{name}`",
             )
-    before, there = revision_ids(store, subject, to), revision_ids(store, subject, source)
-    is_whole = kind is MoveKind.PROMOTE
+    before, there = (revision_ids(store, subject, tag) for tag in (move.tag, move.source))
+    is_whole = move.kind is MoveKind.PROMOTE
     after = {name: id_ for name, id_ in there.items() if id_ or (is_whole and before[name])}
-    names = {"project": project, "prompt": subject.name, "tag": to, "source": source, "job": job}
-    return TagMove(kind=kind, before=before, after=after, **names)
+    return attrs.evolve(move, before=before, after=after)
 
 
 def rollback(

@@ -73,16 +73,11 @@ def decide(call: ApiCall) -> ApiReply:
     """Approve, decline or withdraw a request."""
     check_approver(call.caller)
     form, number = form_of(call), request_of(call).number
-    comment = form.get("comment", "")
-    match form.get("what"):
-        case "approve":
-            call.manager.approve(number, comment=comment)
-        case "decline":
-            call.manager.decline(number, comment=comment)
-        case "withdraw":
-            call.manager.withdraw(number, comment=comment)
-        case _:
-            raise ApiProblem(422, "what: expected approve, decline or withdraw")
+    decisions = (call.manager.approve, call.manager.decline, call.manager.withdraw)
+    chosen = {decide.__name__: decide for decide in decisions}.get(form.get("what", ""))
+    if chosen is None:
+        raise ApiProblem(422, "what: expected approve, decline or withdraw")
+    chosen(number, comment=form.get("comment", ""))
     return redirect(call, f"/approvals/{number}")
 
 
@@ -90,13 +85,10 @@ def change_protection(call: ApiCall) -> ApiReply:
     """Protect a tag, or end its protection."""
     form = form_of(call)
     project, tag = call.project(form.get("project", "")), form.get("tag", "")
-    match form.get("what"):
-        case "protect":
-            call.manager.protect(project, tag)
-        case "unprotect":
-            call.manager.unprotect(project, tag)
-        case _:
-            raise ApiProblem(422, "what: expected protect or unprotect")
+    changes = {"protect": call.manager.protect, "unprotect": call.manager.unprotect}
+    if (what := form.get("what", "")) not in changes:
+        raise ApiProblem(422, "what: expected protect or unprotect")
+    changes[what](project, tag)
     return redirect(call, "/tags")
 
 

@@ -43,7 +43,6 @@ def _list(call: ApiCall, form: Mapping[str, str], problem: ApiProblem | None = N
         # A form that did not come from this page may lack any field.
         form={"project": "", "name": "", **form, "text": escape(form.get("text", ""))},
         fault=problem,
-        may={str(scope) for scope in call.caller.scopes},
     )
 
 
@@ -73,7 +72,6 @@ def show_dataset(call: ApiCall) -> ApiReply:
         # Not with its control characters spelled out: it is sent back.
         form={**form, "text": escape(revision.text)},
         fault=None,
-        may={str(scope) for scope in call.caller.scopes},
     )
 
 

@@ -160,7 +160,8 @@ def prepare() -> None:
 
 def page_of(call: ApiCall, name: str, status: int = 200, **values: object) -> ApiReply:
     """Return a page made from a template."""
-    frame = {"base": call.visit.base, "who": call.caller, **values}
+    may = {str(scope) for scope in call.caller.scopes}
+    frame = {"base": call.visit.base, "who": call.caller, "may": may, **values}
     content = _rendered(name, **frame)
     headers = {"Content-Security-Policy": POLICY}
     return ApiReply(
@@ -259,7 +260,6 @@ def show_jobs(call: ApiCall) -> ApiReply:
         # The filters send the columns too, be they the usual ones.
         has_chosen=columns != _SHOWN_COLUMNS,
         following=following,
-        may={str(scope) for scope in call.caller.scopes},
         now=_now(),
     )
 
@@ -314,7 +314,6 @@ def _overview(call: ApiCall) -> dict[str, object]:
         "links": _links(call, job),
         "damage": view.damage,
         "budget": data.used.budget,
-        "may": {str(scope) for scope in call.caller.scopes},
         "has_report": job.attempts > 0,
     }
 
@@ -376,7 +375,6 @@ def _comments(call: ApiCall, about: str = "") -> dict[str, object]:
     return {
         "about": about,
         "comments": [one for one in comments if about in ("", one.about)],
-        "may": {str(scope) for scope in call.caller.scopes},
     }
 
 
@@ -539,12 +537,10 @@ def act(call: ApiCall) -> ApiReply:
     if what != "comment" or Scope.APPROVE not in call.caller.scopes:
         call.caller.check(needed)
     match what:
-        case "pause":
-            manager.pause(job.id)
-        case "resume":
-            manager.resume(job.id)
-        case "cancel":
-            manager.cancel(job.id)
+        case "pause" | "resume" | "cancel":
+            {"pause": manager.pause, "resume": manager.resume, "cancel": manager.cancel}[what](
+                job.id
+            )
         case "apply":
             try:
                 manager.apply(job.id)

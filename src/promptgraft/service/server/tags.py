@@ -34,10 +34,7 @@ def show_tags(call: ApiCall) -> ApiReply:
     protected = {(row.project, row.tag) for row in protections}
     for row in rows:
         row["is_protected"] = (row["project"], row["tag"]) in protected
-    may = {str(scope) for scope in call.caller.scopes}
-    return page_of(
-        call, "tags.html", rows=rows, projects=projects, protections=protections, may=may
-    )
+    return page_of(call, "tags.html", rows=rows, projects=projects, protections=protections)
 
 
 def _stored(call: ApiCall, project: str, prompt: str) -> tuple[RevisionedStore, ProjectPrompt]:
