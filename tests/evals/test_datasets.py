@@ -327,6 +327,34 @@ def test_a_column_of_the_very_name_of_a_path_comes_first(tmp_path: Path) -> None
     assert (case.expected, case.fields) == ("The column.", {"outputs": {"answer": "So."}})
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        # As MMLU and FLAN have them, and a table with a header.
+        "What is 1+1?,0,1,2,3,C\nWhat is 1+2?,0,1,2,3,D\n",
+        "Are more people today related to one emperor than to another one?,yes\nIs it dry?,no\n",
+        "text,label\nIs the sea dry?,no\n",
+    ],
+    ids=["numbers", "a question", "a header"],
+)
+def test_a_table_without_a_header_is_told_to_get_one(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "cases.csv"
+    path.write_text(text)
+    hint = "; if the first line is a case, write a line of names above it"
+    for fields in ({}, {"expected": "answer"}):
+        with pytest.raises(DataFormatError) as caught:
+            Dataset.load(path, fields=fields, parameters=["question"])
+        assert caught.value.faults[0].endswith(hint) is not text.startswith("text,")
+
+
+@pytest.mark.parametrize("key", ["expected_output", "expectedOutput"])
+def test_a_key_that_begins_with_a_field_is_not_told_to_be_hidden(tmp_path: Path, key: str) -> None:
+    path = nested_file(tmp_path, ".jsonl", [{"input": "Why?", key: "So.", "status": "x"}])
+    with pytest.raises(DataFormatError) as caught:
+        Dataset.load(path)
+    assert f"{key}: unknown key (did you mean `expected`?)" in caught.value.faults[0]
+
+
 def test_a_path_may_begin_at_a_column_that_is_called_like_a_field(tmp_path: Path) -> None:
     # As Langfuse and Braintrust export them; the prompt has the placeholder `$input`.
     row: Json = {"input": {"question": "Why?", "user": "u"}, "expected": {"text": "So.", "n": 1}}

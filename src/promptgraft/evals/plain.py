@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from promptgraft.evals.types import Case, Speaker, Turn
 from promptgraft.ground.content import Content, File, Input
 from promptgraft.ground.serde import Json, did_you_mean, nearest, parse_json, shown
 from promptgraft.ground.strict.checks import ANYTHING, OBJECT, Check, Kind, check
+from promptgraft.ground.strict.kinds import snake_case
 from promptgraft.ground.strict.nodes import Node
 from promptgraft.ground.text import counted, listed
 from promptgraft.ground.yaml_text import plain_scalar
@@ -68,6 +70,9 @@ _MOST_COMPARED = 1_000
 """Different keys that are compared with the names of fields, which is slow."""
 # An export has that many columns beside those that a case needs.
 _MOST_UNKNOWN = 40
+_NUMBER = re.compile(r"-?\d+(?:[.,]\d+)?")
+_LONGEST_NAME = 60
+"""Characters of a column's name that is not taken for a value."""
 """Unknown keys of one case that are named."""
 
 
@@ -225,7 +230,8 @@ class PlainReader:
             self._paths.absent.discard(name)
             near = did_you_mean(name, list(value))
             columns = f"; columns: {listed_keys(value)}; name one of them in `fields` or `keep`"
-            node.fault(f"there is no column {shown(name)}{near}{columns}")
+            headless = _headless(value) if self._cells else ""
+            node.fault(f"there is no column {shown(name)}{near}{columns}{headless}")
 
     def read(self, node: Node, *, case_id: str, origin: str, line: int) -> Case | None:
         """Return a case, or note its faults and return None."""
@@ -299,7 +305,8 @@ class PlainReader:
                 yield line, f"{what}; use one of both", case_id
         elif parts and self.unsaid and not self._reads_all:
             line, case_id = parts[0]
-            yield line, unsaid_fault(self.unsaid), case_id
+            headless = _headless(self.unsaid) if self._cells else ""
+            yield line, f"{unsaid_fault(self.unsaid)}{headless}", case_id
 
     @property
     def unsaid(self) -> tuple[str, ...]:
@@ -351,7 +358,7 @@ class PlainReader:
     def _meant(self, key: str, there: Collection[str]) -> str:
         """Return which column, that is not ``there``, a key may mean; empty if none."""
         absent = [column for column in self._columns if column not in there]
-        longer = (column for column in absent if key.startswith(f"{column}_"))
+        longer = (column for column in absent if snake_case(key).startswith(f"{column}_"))
         if column := nearest(key, absent, cutoff=_MISSPELLED) or next(longer, ""):
             field = self._columns[column]
             if field != column:
@@ -501,6 +508,12 @@ def unsaid_fault(columns: Sequence[str]) -> str:
         "with `fields: {expected: COLUMN}` or `fields: {input: [COLUMN, ...]}`, or the messages of "
         "a chat with `fields: {turns: COLUMN}`, in Python with `Dataset.of(CASES, label=COLUMN)`"
     )
+
+
+def _headless(columns: Iterable[str]) -> str:
+    """Return what to do if the header of a table is its first case; empty if it looks like one."""
+    is_value = any(len(name) > _LONGEST_NAME or _NUMBER.fullmatch(name) for name in columns)
+    return "; if the first line is a case, write a line of names above it" if is_value else ""
 
 
 def _is_answered(node: Node) -> bool:
