@@ -175,10 +175,9 @@ def file_part(value: Mapping[str, Json]) -> FilePart | None:
     match value:
         case {"type": "image_url", "image_url": {"url": str(address)} | str(address)}:
             return FilePart(is_image=True, address=address)
-        case {"type": "input_image", "image_url": str(address)} | {
-            "type": "image",
-            "image": str(address),  # of inspect_ai and Vercel's AI SDK
-        }:
+        case {"type": "input_image", "image_url": str(address)}:
+            return FilePart(is_image=True, address=address)
+        case {"type": "image", "image": str(address)}:  # inspect_ai, and the AI SDK
             return FilePart(is_image=True, address=address)
         case {"type": "file", "file": {"file_data": str(address), **more}}:
             return FilePart(is_image=False, address=address, name=_word(more, "filename"))

@@ -14,13 +14,7 @@ import attrs
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.case_reader import CaseFiles, CaseReader
 from promptgraft.evals.plain import Names, PlainReader
-from promptgraft.evals.rows import (
-    ENDINGS,
-    SETS,
-    CaseFaults,
-    Row,
-    jsonl_rows,
-)
+from promptgraft.evals.rows import ENDINGS, SETS, CaseFaults, Row, jsonl_rows
 from promptgraft.evals.types import Case, cases_of
 from promptgraft.ground.content import in_words, named
 from promptgraft.ground.files import as_path, is_file
@@ -343,11 +337,7 @@ _CASE = '{"input": ..., "expected": ...}'
 
 
 def _rows(
-    given: Iterable[object],
-    files: CaseFiles,
-    faults: CaseFaults,
-    *,
-    names_nothing: bool,
+    given: Iterable[object], files: CaseFiles, faults: CaseFaults, *, names_nothing: bool
 ) -> Iterator[Row]:
     """Yield a row for each mapping; ``names_nothing`` if no column is named as a field."""
     for number, given_item in enumerate(given, start=1):

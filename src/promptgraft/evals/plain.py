@@ -49,12 +49,9 @@ _INPUT: Check[Input] = check("a text, an object, or a list of messages", _as_inp
 _NO_TURN = Turn(user="")
 # The shapes of fields whose names are as common as names of columns; in cells they are JSON.
 _SHAPES: Mapping[str, tuple[type, ...]] = {
-    "tools": (list,),
-    "turns": (list,),
-    "context": (list,),
-    "state": (dict,),
+    **dict.fromkeys(("tools", "turns", "context"), (list,)),
+    **dict.fromkeys(("state", "fields"), (dict,)),
     "recorded": (dict, str),
-    "fields": (dict,),
 }
 _FORMS = {
     "tools": "a list of calls",
@@ -70,10 +67,9 @@ _MOST_COMPARED = 1_000
 """Different keys that are compared with the names of fields, which is slow."""
 # An export has that many columns beside those that a case needs.
 _MOST_UNKNOWN = 40
-_NUMBER = re.compile(r"-?\d+(?:[.,]\d+)?")
-_LONGEST_NAME = 60
-"""Characters of a column's name that is not taken for a value."""
 """Unknown keys of one case that are named."""
+# What is rather a value than the name of a column.
+_VALUE = re.compile(r"-?\d+(?:[.,]\d+)?|.{61,}", re.DOTALL)
 
 
 def _has_form(name: str, value: Json) -> bool:
@@ -230,8 +226,7 @@ class PlainReader:
             self._paths.absent.discard(name)
             near = did_you_mean(name, list(value))
             columns = f"; columns: {listed_keys(value)}; name one of them in `fields` or `keep`"
-            headless = _headless(value) if self._cells else ""
-            node.fault(f"there is no column {shown(name)}{near}{columns}{headless}")
+            node.fault(f"there is no column {shown(name)}{near}{columns}{self._headless(value)}")
 
     def read(self, node: Node, *, case_id: str, origin: str, line: int) -> Case | None:
         """Return a case, or note its faults and return None."""
@@ -305,8 +300,13 @@ class PlainReader:
                 yield line, f"{what}; use one of both", case_id
         elif parts and self.unsaid and not self._reads_all:
             line, case_id = parts[0]
-            headless = _headless(self.unsaid) if self._cells else ""
-            yield line, f"{unsaid_fault(self.unsaid)}{headless}", case_id
+            yield line, f"{unsaid_fault(self.unsaid)}{self._headless(self.unsaid)}", case_id
+
+    def _headless(self, columns: Iterable[str]) -> str:
+        """Return what to do if the header of a file looks like a case; empty if it does not."""
+        if self._cells and any(map(_VALUE.fullmatch, columns)):
+            return "; if the first line is a case, write a line of names above it"
+        return ""
 
     @property
     def unsaid(self) -> tuple[str, ...]:
@@ -508,12 +508,6 @@ def unsaid_fault(columns: Sequence[str]) -> str:
         "with `fields: {expected: COLUMN}` or `fields: {input: [COLUMN, ...]}`, or the messages of "
         "a chat with `fields: {turns: COLUMN}`, in Python with `Dataset.of(CASES, label=COLUMN)`"
     )
-
-
-def _headless(columns: Iterable[str]) -> str:
-    """Return what to do if the header of a table is its first case; empty if it looks like one."""
-    is_value = any(len(name) > _LONGEST_NAME or _NUMBER.fullmatch(name) for name in columns)
-    return "; if the first line is a case, write a line of names above it" if is_value else ""
 
 
 def _is_answered(node: Node) -> bool:

@@ -15,13 +15,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError, joined_faults
 from promptgraft.evals.types import Case
-from promptgraft.ground.serde import (
-    STRICT_JSON,
-    Json,
-    MismatchError,
-    is_deeper,
-    shown,
-)
+from promptgraft.ground.serde import STRICT_JSON, Json, MismatchError, is_deeper, shown
 from promptgraft.ground.strict.nodes import decoded, unreadable
 
 ENDINGS = {f".{kind}": kind for kind in ("jsonl", "json", "csv", "yaml", "parquet")}

@@ -282,9 +282,12 @@ _KEYS: Keys = keys_of(
         "max_cost_per_day": checks.DOLLARS,
     },
 )
+_MEANT = {"texts": "prompts", "cases": "dataset"}
+_ELSEWHERE = {key: f"unknown key (did you mean `{name}`?)" for key, name in _MEANT.items()}
 _OF_BAML: checks.Kind[ProjectConfig] = record(
     _project,
     _KEYS,
+    elsewhere=_ELSEWHERE,
     rules={
         "anyOf": [{"required": ["prompts"]}, {"required": ["graphs"]}],
         "if": {
@@ -302,7 +305,9 @@ _OF_BAML: checks.Kind[ProjectConfig] = record(
 )
 # Only a BAML function has metrics of its own; the JSON Schema expresses this in `rules`.
 _OF_OTHERS: checks.Kind[ProjectConfig] = record(
-    _project, {**_KEYS, "metrics": attrs.evolve(_KEYS["metrics"], required=True)}
+    _project,
+    {**_KEYS, "metrics": attrs.evolve(_KEYS["metrics"], required=True)},
+    elsewhere=_ELSEWHERE,
 )
 
 

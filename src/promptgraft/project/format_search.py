@@ -13,6 +13,7 @@ from promptgraft.algorithms import DEFAULT, SHIPPED, algorithm
 from promptgraft.errors import ConfigError
 from promptgraft.evals.aggregate import Aggregation, Lexicographic, WeightedMean
 from promptgraft.evals.dataset import DUPLICATES, FORMATS, NAMES, REFUSE
+from promptgraft.evals.plain import FIELDS
 from promptgraft.evals.rows import check_encoding
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import NUMBER, PATH, TEXT, Kind, Reach, integer, one_of
@@ -119,26 +120,30 @@ def _file_alone(node: Node) -> DatasetConfig | None:
     return None if path is None else DatasetConfig(path=path)
 
 
-_DATASET: Kind[DatasetConfig] = record_of(
+_DATASET: Kind[DatasetConfig] = record(
     DatasetConfig,
-    special={
-        "path": PATH,
-        "format": one_of(*FORMATS),
-        "fields": named(
-            either(
-                "a column, a list of columns, or columns by placeholder",
-                (str, TEXT),
-                (list, listed(TEXT)),
-                (dict, named(TEXT)),
-            )
-        ),
-        "keep": listed(TEXT, "a list of columns"),
-        "delimiter": TEXT,
-        "encoding": checked(TEXT, check_encoding),
-        "duplicates": one_of(*DUPLICATES),
-        "images": listed(TEXT, "a list of columns"),
-        "files": listed(TEXT, "a list of columns"),
-    },
+    keys_of(
+        DatasetConfig,
+        special={
+            "path": PATH,
+            "format": one_of(*FORMATS),
+            "fields": named(
+                either(
+                    "a column, a list of columns, or columns by placeholder",
+                    (str, TEXT),
+                    (list, listed(TEXT)),
+                    (dict, named(TEXT)),
+                )
+            ),
+            "keep": listed(TEXT, "a list of columns"),
+            "delimiter": TEXT,
+            "encoding": checked(TEXT, check_encoding),
+            "duplicates": one_of(*DUPLICATES),
+            "images": listed(TEXT, "a list of columns"),
+            "files": listed(TEXT, "a list of columns"),
+        },
+    ),
+    elsewhere={name: f"unknown key; write `fields: {{{name}: COLUMN}}`" for name in FIELDS},
     about="The cases: inputs with their ground truth.",
 )
 DATASET: Kind[DatasetConfig] = either(

@@ -373,6 +373,9 @@ class Surroundings:
         if os.path.exists(place) and not is_file(place):  # noqa: PTH110
             kind = "a folder" if place.is_dir() else "a pipe or a device"
             raise self.refusal(path, f"expected a file, found {kind} at {place}; name a file")
+        if "://" in name and not is_file(place):
+            # Not shown: an address may hold a password.
+            raise self.refusal(path, "expected a file, found an address; download it")
         if not is_file(place):
             raise self.refusal(
                 path,

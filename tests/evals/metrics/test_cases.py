@@ -665,7 +665,15 @@ def test_a_function_that_looks_for_a_field_of_others_is_told_what_there_is() -> 
     def of_texts(case: Case, answer: Answer) -> bool:
         return bool(answer.lower() == case.expected)  # type: ignore[attr-defined]
 
+    def of_rows(case: Case, answer: Answer) -> bool:
+        return bool(case["desk"] == answer.text)  # type: ignore[index]
+
+    def of_outputs(case: Case, answer: Answer) -> bool:
+        return bool(answer["desk"] == case.expected)  # type: ignore[index]
+
     for function, there in (
+        (of_rows, "a case has `input`, `expected`, `id` and `fields`"),
+        (of_outputs, "an answer has `text`, `output`, `tools` and `usage`"),
         (of_dspy, "a case has `input`, `expected`, `id` and `fields`"),
         (of_texts, "an answer has `text`, `output`, `tools` and `usage`"),
     ):

@@ -394,9 +394,11 @@ def verdict_on(
 
 def _attributes_hint(error: BaseException, case: Case, judged: Answer) -> str:
     """Return what a case or an answer has where a function looked for something else."""
-    if isinstance(error, AttributeError) and error.obj is case:
+    there = error.obj if isinstance(error, AttributeError) else None
+    items = str(error) if isinstance(error, TypeError) else ""  # of `case["expected"]`
+    if there is case or items.startswith("'Case' object is not subscriptable"):
         return "; a case has `input`, `expected`, `id` and `fields`"
-    if isinstance(error, AttributeError) and error.obj is judged:
+    if there is judged or items.startswith("'Answer' object is not subscriptable"):
         return "; an answer has `text`, `output`, `tools` and `usage`"
     return ""
 

@@ -12,12 +12,7 @@ import attrs
 from promptgraft.errors import ConfigError, FeedbackError, user_errors
 from promptgraft.evals.metrics.base import LONGEST_VERDICT_REASON, BaseMetric, deadline_of
 from promptgraft.evals.types import Answer, Case, Judge, Verdict
-from promptgraft.ground.functions import (
-    call_fault,
-    first_argument,
-    function_name,
-    raised_at,
-)
+from promptgraft.ground.functions import call_fault, first_argument, function_name, raised_at
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import FINITE, SHARE, plain_score
 from promptgraft.ground.text import clip
