@@ -12,7 +12,7 @@ from adapters.calling.endpoints import received
 from adapters.calling.test_faults import NOW, fault_of
 from promptgraft.adapters.base import Usage
 from promptgraft.adapters.calling.faults import judge
-from promptgraft.adapters.calling.turns import Finish, Turn
+from promptgraft.adapters.calling.turns import BrokenTurnError, Finish, Turn
 from promptgraft.adapters.openai import OpenAIAdapter
 from promptgraft.errors import PermanentProviderError, TransientProviderError
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
@@ -43,6 +43,18 @@ def turn_of(content: str, api: str = "chat") -> Turn:
 
 def call(at: int | None, name: str | None, arguments: str, **more: str) -> dict[str, Any]:
     return {"index": at, "function": {"name": name, "arguments": arguments}, **more}
+
+
+def test_a_whole_answer_in_one_event_is_read() -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "one"}}
+    turn = turn_of(stream({"choices": [{**choice, "finish_reason": "stop"}]}))
+    assert (turn.text, turn.finish) == ("one", Finish.DONE)
+
+
+@pytest.mark.parametrize("finish", ["error", "abort"])
+def test_a_stream_that_the_server_broke_off_is_no_answer(finish: str) -> None:
+    with pytest.raises(BrokenTurnError):
+        turn_of(stream(chunk(content="on"), chunk(finish)))
 
 
 @pytest.mark.parametrize("end", ["\n\n", "\r\n\r\n", "\n: ping\n\n"])

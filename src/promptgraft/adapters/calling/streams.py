@@ -38,6 +38,7 @@ class _MessagePart(msgspec.Struct):
 class _ChoicePart(msgspec.Struct):
     index: int | None = None
     delta: _MessagePart | None = None
+    message: _MessagePart | None = None  # of servers that send the whole answer in one event
     finish_reason: str | None = None
 
 
@@ -94,7 +95,7 @@ def _put_together(chunks: list[_AnswerPart]) -> JsonObject:
     # Nobody asks for other choices than the first, which some servers do not number.
     for choice in (choice for chunk in chunks for choice in chunk.choices if not choice.index):
         finish_reason = choice.finish_reason or finish_reason
-        if (delta := choice.delta) is not None:
+        if (delta := choice.delta or choice.message) is not None:
             # A text, or parts of which some are thoughts.
             content += delta.content if isinstance(delta.content, list) else [delta.content or ""]
             refusal += delta.refusal or ""
