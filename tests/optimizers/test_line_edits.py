@@ -98,6 +98,7 @@ NO_TEXTS = [
     ("Here is the improved version:\n\nBe brief.", "begins with words about it"),
     ("**Here's the revised prompt:**\n\nBe brief.", "begins with words about it"),
     ("Sure, this is better:\nBe brief.", "begins with words about it"),
+    ("Here is the new text:", "begins with words about it"),
     ("Be brief.\n... (rest unchanged)", "leaves out lines"),
     ("Be brief.\n[The rest of the prompt]", "leaves out lines"),
     ("- Be brief.\n- … existing rules …", "leaves out lines"),

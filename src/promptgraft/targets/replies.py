@@ -162,7 +162,7 @@ _NO_TEXT = {
         r"\A\W*(?:(?:sure|certainly|of course|okay|ok)\b"
         r"|(?:here|below|this|the following|following)(?:['’]s| is| are)\b[^\n:]*\b(?:improved"
         r"|revised|updated|new|rewritten|refined|better|optimi[sz]ed|final|modified)\b)"
-        r"[^\n:]*:\W*\n",
+        r"[^\n:]*:\W*(?:\n|\Z)",
         re.IGNORECASE,
     ),
     "leaves out lines": re.compile(
