@@ -328,5 +328,7 @@ def test_a_request_names_the_job_whose_winner_it_moves(client: Client) -> None:
         request = manager.request(needed.value.request)
         assert request.move.job == (second if source == second.candidate_tag else first).id
         manager.withdraw(request.number)
+    page = client.ask("GET", "/tags").text
+    assert page.count(f'<a href="/jobs/{first.id}">job {first.id[:8]}</a>') == 2
     asked = [Act.of(json.loads(line)).what for _, _, line in manager.events(first.id)]
     assert asked[-2:] == ["applied to latest", "promoted to stable"]

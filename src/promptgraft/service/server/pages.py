@@ -108,6 +108,7 @@ _SHOWN_COLUMNS = frozenset(_COLUMNS) - {"calls", "worker"}
 _STOPS: Mapping[JobState, str] = {JobState.PAUSED: "pause", JobState.CANCELLED: "cancel"}
 _ENDED = [state for state in JobState if state in ENDED]
 _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}")
+_JOB = re.compile(r"\bjob (([0-9a-f]{8})[0-9a-f]{24})\b")
 _CODE = re.compile("`([^`]+)`")
 _SECONDS_A_DAY = 86_400
 _MOST_DAYS = 36_500
@@ -125,6 +126,9 @@ def _environment() -> Environment:
     environment.filters["elapsed"] = _elapsed
     environment.filters["labelled"] = _labelled
     environment.filters["coded"] = _coded
+    environment.filters["linked"] = lambda note, base: Markup(  # noqa: S704
+        _JOB.sub(rf'<a href="{escape(base)}/jobs/\1">job \2</a>', str(escape(visible(note))))
+    )
     environment.filters["money"] = lambda cost: dollars(None if cost is None else Decimal(cost))
     environment.filters["known"] = lambda value: "–" if value is None else score(value)
     return environment
@@ -207,7 +211,8 @@ def problem_page(
         )
         fields = {"link": "", "fault": fault, "wanted": path, "provider": provider}
         return _rendered("sign_in.html", base=base, who=None, **fields)
-    return _rendered("problem.html", base=base, who=who, problem=problem)
+    values = {"problem": problem, "path": path, "is_lost": is_lost}
+    return _rendered("problem.html", base=base, who=who, **values)
 
 
 def asset(call: ApiCall) -> ApiReply:
