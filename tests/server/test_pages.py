@@ -500,8 +500,8 @@ def test_ended_jobs_are_deleted_after_a_confirmation(client: Client, manager: Jo
         assert nothing_chosen.status_code == 422
         assert "no job is chosen; tick jobs in the list" in nothing_chosen.text
         accepts = {"Accept": "text/html"}
-        page = browser.post("/", data={"what": "delete"}, headers=accepts).text
-        assert '<a href="/">Back</a>' in page
+        refusal = browser.post("/", data={"what": "delete"}, headers=accepts).text
+        assert '<a href="/">Back</a>' in refusal
         assert ">Back</a>" not in browser.get("/nothing", headers=accepts).text
         form: dict[str, object] = {"what": "delete", "job": [job.id for job in jobs]}
         refused = browser.post("/", data=form)

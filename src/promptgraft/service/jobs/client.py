@@ -198,17 +198,12 @@ class JobClient(Jobs):
     ) -> Mapping[str, str]:
         at = [quote(segment, safe="") for segment in (project, prompt, tag)]
         path = "/projects/{}/prompts/{}/tags/{}/promote".format(*at)
-        body: dict[str, Json] = {"to": to}
-        if expected is not None:
-            body["expected"] = dict(expected)
-        return self._moved(self._of_project("POST", path, json=body).json())
+        return self._moved(self._of_project("POST", path, json=_target(to, expected)).json())
 
     def apply(
         self, job: str, *, to: str | None = None, expected: Expected | None = None
     ) -> Mapping[str, str]:
-        body: dict[str, Json] = {} if to is None else {"to": to}
-        if expected is not None:
-            body["expected"] = dict(expected)
+        body = _target(to, expected)
         return self._moved(self._ask("POST", f"{_path(job)}/apply", json=body).json())
 
     def _moved(self, document: Mapping[str, Any]) -> Mapping[str, str]:
@@ -328,6 +323,11 @@ class JobClient(Jobs):
             case 503:
                 return DatabaseError(detail, Lasting.TRANSIENT)
         return StoreError(f"server {self._server}: {detail}")
+
+
+def _target(to: str | None, expected: Expected | None) -> dict[str, Json]:
+    body: dict[str, Json] = {} if to is None else {"to": to}
+    return body if expected is None else {**body, "expected": dict(expected)}
 
 
 def _path(job: str) -> str:

@@ -97,12 +97,11 @@ def promotable(
     *,
     to: str,
     expected: Expected | None = None,
-) -> list[TaggedRevision]:
-    """Return what ``tag`` holds, after a check that the tag ``to`` may get it.
+) -> tuple[list[TaggedRevision], dict[str, Revision | None]]:
+    """Return what ``tag`` holds, and what ``to`` does, after a check that ``to`` may get it.
 
     Raises:
-        ConfigError, RevisionNotFoundError, OverrideConflictError: as :func:`promoted`, but for
-            what ``to`` points at.
+        ConfigError, RevisionNotFoundError, OverrideConflictError: as :func:`promoted`.
     """
     check_tag(to)
     names = [address_of(prompt) for prompt in subject.prompts]
@@ -116,7 +115,12 @@ def promotable(
         raise OverrideConflictError(
             f"the source has changed since: {', '.join(stale)} would not apply"
         )
-    return rows
+    present = {
+        address_of(prompt): store.current_at(address(prompt, to)) for prompt in subject.prompts
+    }
+    for name, expected_id in (expected or {}).items():
+        check_present(present[name], expected_id, f"tag `{to}` of `{name}`")
+    return rows, present
 
 
 def promoted(
@@ -140,21 +144,17 @@ def promoted(
         OverrideConflictError: ``to`` does not point at ``expected``, or the source of a part has
             changed since.
     """
-    rows = promotable(store, subject, tag, to=to, expected=expected)
+    rows, before = promotable(store, subject, tag, to=to, expected=expected)
     overrides = {row.name: attrs.evolve(row.revision.override, tag=to) for row in rows}
     changes: dict[OverrideAddress, Change] = {}
     for prompt in subject.prompts:
         name, target = address_of(prompt), address(prompt, to)
-        present = store.current_at(target)
-        expected_id = None if expected is None else expected.get(name)
-        if expected_id is not None:
-            check_present(present, expected_id, f"tag `{to}` of `{name}`")
-        if name in overrides or (whole and present is not None):
+        if name in overrides or (whole and before[name] is not None):
+            revision = before[name]
+            present = revision.override if revision else target.empty()
             # Compared again inside of the transaction, because the tag was read before it.
-            id_before = (
-                None if expected_id is None else present.override if present else target.empty()
-            )
-            changes[target] = _replacing(overrides.get(name, target.empty()), id_before)
+            wanted = present if name in (expected or {}) else None
+            changes[target] = _replacing(overrides.get(name, target.empty()), wanted)
     provenance = attrs.evolve(rows[0].revision.provenance, note=note)
     store.mutate_all(changes, provenance=provenance)
     return rows

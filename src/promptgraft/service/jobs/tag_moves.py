@@ -36,15 +36,9 @@ def promotion(
     expected: promoting.Expected | None,
 ) -> TagMove:
     """Return a move of a tag to what ``source`` holds, as it is now; raises as `promoted` does."""
-    promoting.promotable(store, subject, move.source, to=move.tag, expected=expected)
-    for prompt in subject.prompts:
-        if (expected_id := (expected or {}).get(name := address_of(prompt))) is not None:
-            promoting.check_present(
-                store.current_at(promoting.address(prompt, move.tag)),
-                expected_id,
-                f"tag `{move.tag}` of `{name}`",
-            )
-    before, there = (revision_ids(store, subject, tag) for tag in (move.tag, move.source))
+    _, present = promoting.promotable(store, subject, move.source, to=move.tag, expected=expected)
+    before = {name: revision.id if revision else "" for name, revision in present.items()}
+    there = revision_ids(store, subject, move.source)
     is_whole = move.kind is MoveKind.PROMOTE
     after = {name: id_ for name, id_ in there.items() if id_ or (is_whole and before[name])}
     return attrs.evolve(move, before=before, after=after)

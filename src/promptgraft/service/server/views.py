@@ -46,6 +46,10 @@ _WHAT = {
 }
 
 
+def _time(event: Mapping[str, Json]) -> str:
+    return str(event.get("time", ""))[:19].replace("T", " ")
+
+
 @attrs.frozen(kw_only=True)
 class Act:
     """An entry in the history of a job: an action of a user, or a change of state.
@@ -71,8 +75,7 @@ class Act:
         what = "submitted" if event == "job_queued" and "by" in said else _WHAT.get(name, name)
         place, reason = said.get("tag") or said.get("to"), said.get("reason")
         detail = f" {place}" if place else f": {reason}" if reason else ""
-        time = str(said.get("time", ""))[:19].replace("T", " ")
-        return cls(time=time, what=f"{what}{detail}", by=by, asked=name)
+        return cls(time=_time(said), what=f"{what}{detail}", by=by, asked=name)
 
 
 @attrs.frozen(kw_only=True)
@@ -95,8 +98,7 @@ class Comment:
     def of(cls, said: Mapping[str, Json]) -> Comment:
         """Return the comment of an event."""
         names = ("by", "text", "about")
-        time = str(said.get("time", ""))[:19].replace("T", " ")
-        return cls(time=time, **{name: str(said.get(name) or "") for name in names})
+        return cls(time=_time(said), **{name: str(said.get(name) or "") for name in names})
 
 
 _STATES: Mapping[JobState, tuple[str, str]] = {
