@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -116,6 +117,10 @@ class Started:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
     def kill(self) -> None:
         """End it by force."""
         self.send_signal(signal.SIGKILL)
@@ -144,7 +149,7 @@ class Programs:
         server: the process that is forked.
     """
 
-    def __init__(self, server: subprocess.Popen[str]) -> None:
+    def __init__(self, server: subprocess.Popen[str] | types.SimpleNamespace) -> None:
         self._server = server
 
     def __call__(
@@ -194,12 +199,13 @@ class Programs:
                 yield begun
 
     @contextlib.contextmanager
-    def popen(self) -> Iterator[Callable[..., WithInput]]:
+    def popen(self, parent: Path | None = None) -> Iterator[Callable[..., WithInput]]:
         """Give what starts a program as :class:`subprocess.Popen` does, with a pipe to its input.
 
         What it writes goes where this process writes. At the end of the block it is killed.
+        ``parent`` is where pipes are; by default, where other temporary files are.
         """
-        with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as started:
+        with tempfile.TemporaryDirectory(dir=parent) as name, contextlib.ExitStack() as started:
 
             def start(command: Sequence[str], **_: object) -> WithInput:
                 folder = Path(tempfile.mkdtemp(dir=name))
@@ -271,6 +277,10 @@ def _serve(modules: list[str]) -> dict[str, Any]:
             importlib.import_module(module)
     _warm_up()
     gc.freeze()
+    return _fork_for_each()
+
+
+def _fork_for_each() -> dict[str, Any]:
     for line in sys.stdin:
         asked: dict[str, Any] = json.loads(line)
         ends = asked["streams"][3:]
@@ -288,6 +298,33 @@ def _serve(modules: list[str]) -> dict[str, Any]:
             end.write(str(_code_of(child)))
         os._exit(0)
     sys.exit()
+
+
+def _with_forked_jobs(asked: dict[str, Any]) -> dict[str, Any]:
+    """Let the worker that this process will be fork the processes of its jobs.
+
+    Returns what is asked for: in this process the worker, in each fork for it what it asked for.
+    """
+    from promptgraft.service.jobs import worker
+
+    given, asking = os.pipe()
+    answers, answering = os.pipe()
+    if os.fork() == 0:
+        os.close(asking)  # so that this one ends with the worker
+        os.dup2(given, 0)
+        os.dup2(answering, 1)
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+        return _fork_for_each()
+    os.close(given)
+    os.close(answering)
+    server = types.SimpleNamespace(stdin=os.fdopen(asking, "w"), stdout=os.fdopen(answers))
+    started = contextlib.ExitStack()
+    atexit.register(started.close)
+    # Beside its streams, because a worker that is killed removes nothing.
+    popen = started.enter_context(Programs(server).popen(Path(asked["streams"][0]).parent))
+    own = types.SimpleNamespace(**{**vars(subprocess), "Popen": popen})
+    vars(worker)["subprocess"] = own
+    return asked
 
 
 def _code_of(child: int) -> int:
@@ -359,6 +396,8 @@ def _end(code: int) -> NoReturn:
 def main() -> None:
     """Serve; in each fork, run its program."""
     asked = _serve(sys.argv[1:])
+    if asked["words"][:3] == ["-m", "promptgraft", "worker"]:
+        asked = _with_forked_jobs(asked)
     try:
         _become(**asked)
     except SystemExit as end:

@@ -125,6 +125,7 @@ def test_any_number_of_places_that_lack_something_fail_no_job(tmp_path: Path) ->
         assert manager.cancel(job.id).reason == ""  # it was why the job waited
 
 
+@pytest.mark.usefixtures("forked_jobs")
 def test_another_place_carries_the_job_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = project_with(tmp_path / "lame", CODED, "import a_package_of_another_place")
     folder = package_in(tmp_path / "packages")
