@@ -71,8 +71,6 @@ def _hold(value: str) -> None:
     from promptgraft.prompt import sandbox
 
     where = f"the expression {shown(value)}"
-    if not isinstance(value, str):
-        raise ConfigError(f"expected an expression, found {shown(value)}")
     if not value.strip():
         raise ConfigError("expected an expression, found an empty one")
     if len(value) > LONGEST_EXPRESSION:
@@ -127,10 +125,11 @@ class _ExpressionMetric(BaseMetric):
             return self.unscored(f"`{_bare(expression)}`: {error}")
         except (UndefinedError, *_UNFIT) as error:
             why = f"`{_bare(expression)}` cannot be evaluated: {error}"
-            return self.verdict(0.0, f"{why}; the answer is {_this(answer)}")
+            return self.verdict(0.0, f"{why}; {_found(expression, case, answer)}")
         return value
 
 
+_EXPECTED = re.compile(r"(?<![.\w'\"])expected\b")
 _QUOTED = re.compile(r"'([^']{3,})'|\"([^\"]{3,})\"")
 
 
@@ -138,8 +137,12 @@ def _quoted_in(expression: str) -> Iterator[str]:
     return (single or double for single, double in _QUOTED.findall(expression))
 
 
-def _this(answer: Answer) -> str:
-    return brief(this_of(answer), LONGEST_QUOTE)
+def _found(expression: str, case: Case, answer: Answer) -> str:
+    """Return what an answer is, after the expected one where the expression compares with it."""
+    this = brief(this_of(answer), LONGEST_QUOTE)
+    if case.expected is None or not _EXPECTED.search(expression):
+        return f"the answer is {this}"
+    return f"expected {brief(case.expected, LONGEST_QUOTE)}, found {this}"
 
 
 @attrs.frozen(kw_only=True)
@@ -166,7 +169,7 @@ class Assertion(_ExpressionMetric):
                 return value
             if not value:
                 reason = f"expected `{_bare(expression)}`, which is false"
-                return self.verdict(0.0, f"{reason}; the answer is {_this(answer)}")
+                return self.verdict(0.0, f"{reason}; {_found(expression, case, answer)}")
         return self.verdict(1.0, f"all {len(self.expressions)} assertions hold")
 
 
@@ -209,10 +212,10 @@ class Check(_ExpressionMetric):
             return value
         if not _is_score(value):
             why = f"`{source}` is {shown(value)}, and no number from 0 to 1"
-            return self.verdict(0.0, f"{why}; the answer is {_this(answer)}")
+            return self.verdict(0.0, f"{why}; {_found(source, case, answer)}")
         value_text = str(value).lower() if isinstance(value, bool) else f"{value:g}"
-        shown_answer = "" if value == 1 else f"; the answer is {_this(answer)}"
-        return self.verdict(float(value), f"`{source}` is {value_text}{shown_answer}")
+        found = "" if value == 1 else f"; {_found(source, case, answer)}"
+        return self.verdict(float(value), f"`{source}` is {value_text}{found}")
 
 
 def _is_score(value: object) -> TypeGuard[bool | int | float]:
