@@ -547,6 +547,8 @@ def test_a_provider_is_a_model_or_none(provider: str) -> None:
             {"stop": ["END"]},
             ["max_tokens"],
         ),
+        ("azure:chat:mine", {"apiVersion": "2025-01-01"}, {"api_version": "2025-01-01"}, []),
+        ("openai:gpt-4o", {"apiVersion": "2025-01-01"}, {}, ["apiVersion"]),
         ("openai:gpt-4o", {"model": "gpt-4o"}, {"model": "gpt-4o"}, []),
         ("openai:chat", {"model": "gpt-4o"}, {"model": "gpt-4o"}, []),
         ("openai:gpt-4o", {"apiKey": "{{env.MINE}}"}, {"api_key": "${MINE}"}, []),

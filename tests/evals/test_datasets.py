@@ -355,6 +355,24 @@ def test_a_key_that_begins_with_a_field_is_not_told_to_be_hidden(tmp_path: Path,
     assert f"{key}: unknown key (did you mean `expected`?)" in caught.value.faults[0]
 
 
+def test_calls_and_messages_may_be_texts_of_json_in_any_file(tmp_path: Path) -> None:
+    # As sets for tool calling are on Hugging Face.
+    calls: list[Json] = [{"name": "find", "arguments": {"id": 7}}]
+    said: list[Json] = [
+        {"role": "user", "content": "Hi."},
+        {"role": "assistant", "content": "Hello."},
+    ]
+    row: dict[str, Json] = {"query": "Why?", "answers": json.dumps(calls), "log": json.dumps(said)}
+    path = nested_file(tmp_path, ".jsonl", [row, {**row, "query": "When?", "answers": calls}])
+    fields = {"input": "query", "tools": "answers", "context": "log"}
+    first, second = Dataset.load(path, fields=fields)
+    assert (first.tools, first.context) == (second.tools, second.context)
+    assert first.tools == (ToolUse(name="find", arguments={"id": 7}),)
+    answered: dict[str, Json] = {"id": "a", "input": "Why?", "recorded": '{"text": "So."}'}
+    [case] = Dataset.load(nested_file(tmp_path, ".json", [answered]))
+    assert case.recorded == Answer(text='{"text": "So."}')
+
+
 def test_a_path_may_begin_at_a_column_that_is_called_like_a_field(tmp_path: Path) -> None:
     # As Langfuse and Braintrust export them; the prompt has the placeholder `$input`.
     row: Json = {"input": {"question": "Why?", "user": "u"}, "expected": {"text": "So.", "n": 1}}

@@ -283,6 +283,13 @@ FORMS: Mapping[str, Form] = {
         unwritten=("metrics.py:javascript", "metrics.py:javascript_2"),
         note="the `javascript` code is not run here: write it in `metrics.py`; the same in 2 more",
     ),
+    "a group of JavaScript with a name": Form(
+        config=HEAD
+        + SHELF
+        + "defaultTest: {assert: [{type: regex, value: '(?<what>tr)a'}]}\n"
+        + NO_ASSERTS,
+        metrics=("regex",),
+    ),
     "a schema of answers beside a prompt": Form(
         config=HEAD
         + "prompts: [{raw: 'Name the shelf of {{note}}.', config: {response_format: {type: x}}}]\n"

@@ -326,7 +326,10 @@ class PlainReader:
                 if column not in self._keep and column not in self._answers:
                     rest.append(column)
             elif item is not None and not (self._cells and item == ""):
-                is_json = self._cells and field in _SHAPES and isinstance(item, str)
+                # In exports to Parquet and JSON, too, but a recording may be any text.
+                is_text = isinstance(item, str) and item.startswith(("[", "{"))
+                is_json = isinstance(item, str) if self._cells else is_text and field != "recorded"
+                is_json = is_json and field in _SHAPES
                 there = Node(item, (column,), node.source)
                 there = self._from_cell(there) if is_json else there
                 if there.value is not None:

@@ -278,6 +278,7 @@ def _protected(project: Project) -> Iterator[str]:
 # As Jinja, f-strings and LangChain write the place of a value; braces of JSON hold other text.
 _VALUE_PLACE = re.compile(
     r"""\{\{-?\s*\w+(?:\.\w+)*\s*(?:\|[^{}]*)?-?\}\}|\$?\{\w+(?:\.\w+)*(?::[^\s{}"']+)?\}"""
+    r"""|\{\{[#/^&$.][^{}"'\n]+\}\}"""  # Handlebars, Dify, Semantic Kernel, Go
 )
 
 

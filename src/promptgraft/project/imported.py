@@ -439,5 +439,6 @@ GENERATION = {
     "reasoning_effort": "effort",
     "region": "region",
     "project_id": "project",
+    "api_version": "api_version",
 }
 """Our names of generation options, by those of other tools."""

@@ -566,8 +566,10 @@ def _reference(kind: str, value: Json) -> Json:
     if kind == "starts-with":
         return rf"\A{re.escape(str(value))}"
     if kind == "regex":
+        # Groups with names, as JavaScript writes them.
+        value = re.sub(r"(?<!\\)\(\?<(?=[A-Za-z_])", "(?P<", str(value))
         try:
-            hold_pattern(str(value))
+            hold_pattern(value)
         except ConfigError:
             return None
     return str(value)
