@@ -73,6 +73,14 @@ def test_azure_is_known_by_its_variables(
     assert (call.model, call.fault, call.usage.output_tokens) == ("mini", "", 1)
 
 
+@pytest.mark.parametrize("path", ["/openai/v1", "/openai/deployments/mini"])
+def test_the_endpoint_of_azure_has_no_path_of_openai(path: str) -> None:
+    address = f"https://name.openai.azure.com{path}/"
+    with pytest.raises(ConfigError, match=r"base_url: leave out `/openai/.*and what follows"):
+        AzureOpenAIAdapter("mini", base_url=address, api_key="azure-key-1")
+    AzureOpenAIAdapter("mini", base_url="https://h/openai", api_key="azure-key-1")
+
+
 def test_azure_speaks_responses_where_it_is_asked_to() -> None:
     provider = AzureResponses()
     with LoopbackServer(provider, brain=says("it"), key="azure-key-1", models=("mini",)) as server:

@@ -169,10 +169,12 @@ class ChatWire:
             raise turns.misshapen("expected a choice with a finish_reason, found one without")
         choice = answer.choices[0]
         message, reason = choice.message, choice.finish_reason or ""
-        is_refused = message.refusal or _REFUSED.search(reason)
-        if choice.error or (not is_refused and _BROKEN.search(reason)):
+        # litellm calls reasons that it does not know `stop`, and keeps them beside it.
+        reasons = f"{reason} {choice.provider_specific_fields.get('native_finish_reason', '')}"
+        is_refused = message.refusal or _REFUSED.search(reasons)
+        if choice.error or (not is_refused and _BROKEN.search(reasons)):
             detail = f": {canonical_json(choice.error)}" if choice.error else ""
-            raise turns.BrokenTurnError(f"the server did not finish it ({reason}{detail})")
+            raise turns.BrokenTurnError(f"the server did not finish it ({reasons.strip()}{detail})")
         calls = [turns.read_as(_ToolCall, call) for call in message.tool_calls or ()]
         requests = tuple(
             turns.ToolRequest(
@@ -182,7 +184,7 @@ class ChatWire:
         )
         # The presence of calls decides: compatible servers send `stop` beside them.
         finish = turns.Finish.TOOLS if requests else turns.Finish.DONE
-        finish = turns.Finish.LENGTH if _CUT.search(reason) else finish
+        finish = turns.Finish.LENGTH if _CUT.search(reasons) else finish
         usage, written = self.counted(body)
         return turns.Turn(
             # A structured answer that is refused arrives in a field of its own, with the reason
@@ -255,6 +257,7 @@ class _Choice(msgspec.Struct, frozen=True):
     message: _Message
     finish_reason: str | None = None
     error: Any = None
+    provider_specific_fields: dict[str, Any] = {}
 
 
 class _Answer(msgspec.Struct, frozen=True):

@@ -350,6 +350,11 @@ def test_a_line_break_inside_a_key_is_named_and_the_key_is_not(
         ("base_url", "localhost:8000", "expected an address such as http://localhost:8000/v1"),
         ("base_url", "http://h/v1?key=a", "without `?` and `#`"),
         ("base_url", "http://h:x/v1", "expected an address"),
+        (
+            "base_url",
+            "http://h/v1/chat/completions/v1/messages",
+            "base_url: leave out `/",
+        ),
         ("timeout", 0, "expected seconds above 0, found 0"),
         ("timeout", True, "expected seconds above 0, found True"),
         ("policy", 3, "expected a RetryPolicy, found 3"),

@@ -25,6 +25,7 @@ _SHORTEST_BLANKED = 8
 _SHORTEST_KEY = 12
 """Characters of a key that is blanked even if it may be a word, unlike a dummy `lm-studio`."""
 
+_CHAT_PATH = "/chat/completions"
 ADDRESS = "an address such as http://localhost:8000/v1, without `?` and `#`"
 
 
@@ -162,6 +163,17 @@ class Access:
                 f"{self.api.adapter}: {self.api.address_variable}: expected {ADDRESS}, found "
                 "something else (not shown)"
             )
+        path = urlsplit(self._address or "").path
+        # Addresses as providers show them; the SDK adds the rest.
+        is_of_azure = self.api.address_option == "azure_endpoint"
+        azure_paths, paths = ("/openai/v1", "/openai/deployments"), (self.api.path, _CHAT_PATH)
+        for ending in azure_paths if is_of_azure else paths:
+            if ending in path:
+                name = self.api.address_variable if self.base_url is None else "base_url"
+                also = "; `/openai/v1` is one of `provider: openai`" if is_of_azure else ""
+                raise ConfigError(
+                    f"{self.api.adapter}: {name}: leave out `{ending}` and what follows{also}"
+                )
         key = self.key
         if len(key.splitlines()) > 1:
             raise ConfigError(
