@@ -311,6 +311,12 @@ LONG = {
     "nearly fences": "```instruction\n" + "``\n" * (MEGABYTE // 3) + "```",
     "info strings": "```" + "a" * MEGABYTE,
     "line ends": "```instruction\n" + "\r" * MEGABYTE + "\n```",
+    "brackets": "```instruction\n" + "(" * MEGABYTE + "\n```",
+    "ellipses": "```instruction\n" + "..." * (MEGABYTE // 3) + "\n```",
+    "new words": "```instruction\nThis is " + "new " * (MEGABYTE // 4) + "\n```",
+    "entities": "```instruction\n" + "&amp;" * (MEGABYTE // 5) + "\n```",
+    "removed lines": "```instruction\n" + "-x\n" * (MEGABYTE // 3) + "```",
+    "edits": "<<<<<<< SEARCH\n" * (MEGABYTE // 15),
     "bad characters": "```instruction\n" + "x\x00" * (MEGABYTE // 2) + "\n```",
 }
 

@@ -159,14 +159,14 @@ def _checked(text: str) -> str:
 # What a model writes beside or in place of a text; the first two are known in English only.
 _NO_TEXT = {
     "begins with words about it": re.compile(
-        r"\A\W*(?:(?:sure|certainly|of course|okay|ok)\b"
-        r"|(?:here|below|this|the following|following)(?:['’]s| is| are)\b[^\n:]*\b(?:improved"
+        r"\A\W{0,20}(?:(?:sure|certainly|of course|okay|ok)\b"
+        r"|(?:here|below|this|the following|following)(?:['’]s| is| are)\b[^\n:]{0,99}\b(?:improved"
         r"|revised|updated|new|rewritten|refined|better|optimi[sz]ed|final|modified)\b)"
-        r"[^\n:]*:\W*(?:\n|\Z)",
+        r"[^\n:]{0,99}:\W*(?:\n|\Z)",
         re.IGNORECASE,
     ),
     "leaves out lines": re.compile(
-        r"^[^\w\n]*(?:\.{3}|…|[\[(]|<!--)[^\n]*\b(?:unchanged|no changes?|as (?:before|above)"
+        r"^(?=[^\w\n]*(?:\.{3}|…|[\[(]|<!--))[^\n]*?\b(?:unchanged|no changes?|as (?:before|above)"
         r"|(?:rest|remaining|existing|previous)(?: of)?(?: the)?(?: \w+)?"
         r" (?:text|prompt|rules?|instructions?|lines?|section))\b",
         re.IGNORECASE | re.MULTILINE,
