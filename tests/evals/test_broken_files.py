@@ -42,6 +42,8 @@ def test_a_broken_file_gives_exactly_the_expected_lines(
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     missing = tmp_path / "none.jsonl"
     assert faults_of(missing) == (f"{missing}: cannot be read: No such file or directory",)
+    fault = "https:/example.org/a.csv: cannot be read: No such file or directory; it is an address"
+    assert faults_of("https://example.org/a.csv") == (f"{fault}: download it",)
     folder = tmp_path / "folder.csv"
     folder.mkdir()
     fault = f"expected a file, found a folder at {folder}; name a file of cases in it"

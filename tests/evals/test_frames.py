@@ -174,6 +174,9 @@ def test_a_column_may_be_named_once_only() -> None:
         Dataset.of([{"a": "b"}], label="a", fields={"expected": "a"})
     with pytest.raises(ConfigError, match="cases: expected cases, mappings or a table, found 5"):
         Dataset.of(5)  # type: ignore[arg-type]
+    for path in ("cases.csv", Path("cases.csv")):
+        with pytest.raises(ConfigError, match=r"cases.csv'?\)?; `Dataset.load` reads a file$"):
+            Dataset.of(path)  # type: ignore[arg-type]
 
 
 SCRIPT = """

@@ -310,6 +310,7 @@ def test_names_in_braces_may_be_meant_as_they_are(text: str) -> None:
 WRONG: tuple[tuple[dict[str, object], str], ...] = (
     ({"prompt": 3}, "prompt: expected a text, texts by name, a PromptTemplate"),
     ({"prompt": " "}, "prompt: 'prompt': expected a text, found ' '"),
+    ({"prompt": "prompts/a.md"}, "prompt: expected a text, found the file 'prompts/a.md'; read it"),
     ({"prompt": {}}, "prompt: expected texts by name, found none"),
     ({"prompt": {"A b": "x"}}, "prompt: name of a text: expected 1 to 64 lower-case letters"),
     ({"prompt": "$HOME and $mail"}, "the text names `$HOME`, which is not in the input"),

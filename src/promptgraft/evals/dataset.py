@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import attrs
@@ -256,8 +256,10 @@ class Dataset(Shown):
             raise ConfigError(f"cases: expected a list of cases, found {what}; {mend}")
         if is_frame(cases):
             cases = _reader("frame")(cases)
-        if not isinstance(cases, Iterable):
-            raise ConfigError(f"cases: expected cases, mappings or a table, found {shown(cases)}")
+        if not isinstance(cases, Iterable) or isinstance(cases, str):
+            mend = "; `Dataset.load` reads a file" if isinstance(cases, (str, PurePath)) else ""
+            what = f"expected cases, mappings or a table, found {shown(cases)}"
+            raise ConfigError(f"cases: {what}{mend}")
         case_list = tuple(cases)
         ready = tuple(case for case in case_list if isinstance(case, Case))
         if len(ready) == len(case_list):

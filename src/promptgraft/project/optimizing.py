@@ -213,6 +213,7 @@ NAMESPACE = "texts"
 
 _INPUT = "input"
 _CASES_PER_LABEL = 2
+_FILE = re.compile(r"\S+\.(md|txt|jinja2?|j2|prompty|prompt|json|ya?ml)")
 # A dollar sign that begins no placeholder, such as that of `$5`.
 _LITERAL_DOLLAR = re.compile(r"(?<!\$)\$(?!\$|\{?[_a-zA-Z])")
 
@@ -388,6 +389,9 @@ def _check_texts(texts: Mapping[str, str]) -> None:
         source: object = text
         if not isinstance(source, str) or not source.strip():
             raise ConfigError(f"prompt: {shown(key)}: expected a text, found {shown(text)}")
+        if _FILE.fullmatch(source.strip()):
+            mend = "read it, or name it in a project"
+            raise ConfigError(f"prompt: expected a text, found the file {shown(text)}; {mend}")
         check_key(key, "prompt: name of a text")
 
 

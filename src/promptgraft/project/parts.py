@@ -392,11 +392,7 @@ _OF_A_LINE = re.compile(r".*?:[0-9]+: ")
 
 
 def load_whole(
-    dataset: DatasetConfig,
-    splits: SplitsConfig,
-    around: Surroundings,
-    *,
-    names: CaseNames,
+    dataset: DatasetConfig, splits: SplitsConfig, around: Surroundings, *, names: CaseNames
 ) -> Dataset:
     """Load the cases of one file that is to be split; the error lists all its faults."""
     if dataset.path is None:
@@ -409,11 +405,7 @@ def load_whole(
 
 
 def load_files(
-    dataset: DatasetConfig,
-    splits: SplitsConfig,
-    around: Surroundings,
-    *,
-    names: CaseNames,
+    dataset: DatasetConfig, splits: SplitsConfig, around: Surroundings, *, names: CaseNames
 ) -> Splits:
     """Load the cases of a file for each set; the error lists all faults of all files."""
     load = functools.partial(_load, around=around, names=names)
@@ -492,12 +484,7 @@ def _joined(parts: Sequence[Dataset], name: str) -> Dataset:
 
 
 def _load(
-    dataset: DatasetConfig,
-    name: str,
-    path: YamlPath,
-    *,
-    around: Surroundings,
-    names: CaseNames,
+    dataset: DatasetConfig, name: str, path: YamlPath, *, around: Surroundings, names: CaseNames
 ) -> Dataset:
     file, case = file_and_case(around.folder / name)
     try:
@@ -510,11 +497,7 @@ def _load(
     try:
         whole = f"{place}:{case}" if case else place
         return Dataset.load(
-            whole,
-            parameters=names.parameters,
-            texts=names.texts,
-            root=around.folder,
-            **settings,
+            whole, parameters=names.parameters, texts=names.texts, root=around.folder, **settings
         )
     except ConfigError as error:
         key, _, why = str(error).partition(": ")

@@ -288,10 +288,7 @@ def _by_alias(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]:
     names = {field.alias: field.name for field in attrs.fields(kind)}
     renamed: Any = {alias: override(rename=name) for alias, name in names.items()}
     read_fields = make_dict_structure_fn_from_attrs(
-        [field.evolve(name=field.alias) for field in attrs.fields(kind)],
-        kind,
-        converter,
-        **renamed,
+        [field.evolve(name=field.alias) for field in attrs.fields(kind)], kind, converter, **renamed
     )
 
     def inner(value: Any, _: Any) -> Any:

@@ -19,6 +19,7 @@ MOST_SHOWN = 20
 
 # The last line about a file with very many faults.
 _MORE = re.compile(r": and ([0-9,]+) more$")
+_ADDRESS = re.compile(r"[a-z]{2,}:/")  # a path has one slash less
 _BOM = b"\xef\xbb\xbf"
 _WIDE = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _FORMATS = {
@@ -242,7 +243,7 @@ def read_fault(path: Path, error: OSError) -> DataFormatError:
     """Return what to raise for a file that cannot be read: with the file that may be meant."""
     if isinstance(error, IsADirectoryError):
         return DataFormatError(f"{path}: expected a file, found a folder; name a file in it")
-    near = ""
+    near = "; it is an address: download it" if _ADDRESS.match(str(path)) else ""
     if isinstance(error, FileNotFoundError) and path.parent.is_dir():
         near = did_you_mean(path.name, [sibling.name for sibling in path.parent.iterdir()])
     return DataFormatError(f"{path}: cannot be read: {error.strerror}{near}")
