@@ -14,9 +14,9 @@ from sqlalchemy import Connection, insert, update
 from jobs.job_world import write_project
 from promptgraft.errors import ConfigError
 from promptgraft.service.database import Database
-from promptgraft.service.jobs import Job, JobManager
+from promptgraft.service.jobs import Job, JobFilter, JobManager
 from promptgraft.service.jobs.lines import encoded_plain
-from promptgraft.service.jobs.rows import COLUMNS, Order
+from promptgraft.service.jobs.rows import COLUMNS, JobRows, Order
 from promptgraft.service.jobs.types import Status
 
 STATUSES = (
@@ -103,3 +103,27 @@ def test_an_unknown_column_is_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"sort: expected one of .*found 'gian'.*gain"):
         Order.of("gian")
     assert [Order.of(f"-{name}").is_rising for name in COLUMNS] == [True] * len(COLUMNS)
+
+
+def test_only_dry_runs_are_claimed_of_a_project_that_lacks_something(
+    manager: JobManager, database: Database
+) -> None:
+    note = {"note": '"dry_run":true'}
+    jobs = [manager.create("support", "triage", one) for one in (note, {"dry_run": True}, {})]
+    rows, digests = JobRows(database), [("support", jobs[0].digest)]
+
+    def claimed(connection: Connection) -> str | None:
+        claim = rows.claim(connection, digests, "w", only_dry={"support"})
+        return None if claim is None else claim.job.id
+
+    assert [database.write(claimed), database.write(claimed)] == [jobs[1].id, None]
+
+
+def test_jobs_are_found_by_when_they_ended(manager: JobManager, jobs: list[Job]) -> None:
+    table = manager.database.tables.jobs
+    for at, job in enumerate(jobs[:3]):
+        change = update(table).where(table.c.number == job.number).values(ended=at + 0.5)
+        manager.database.write(partial(Connection.execute, statement=change))
+    where = JobFilter(ended_by=2, project="support")
+    assert [job.id for job in manager.list(where)] == [jobs[1].id, jobs[0].id]
+    assert sum(manager.counts(where).values()) == 2
