@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import logging
@@ -9,15 +10,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from promptgraft.errors import CallerError
+from sqlalchemy import Connection
+
+from promptgraft.errors import CallerError, LeaseLostError
 from promptgraft.project import Project, open_project
 from promptgraft.service.database import Database, DatabaseError
 from promptgraft.service.jobs.logs import told, writing_logs
 from promptgraft.service.jobs.preparing import in_database, submitted_digest
 from promptgraft.service.jobs.rows import LEASE_SECONDS, Claim, JobRows
 from promptgraft.service.jobs.running import carry_out
-from promptgraft.service.jobs.types import Job
-from promptgraft.service.jobs.worker import HAS_CHANGED, LACKS_SOMETHING
+from promptgraft.service.jobs.worker import HAS_CHANGED, LACKS_SOMETHING, exit_reason
 
 _logger = logging.getLogger("promptgraft.service.jobs")
 
@@ -39,7 +41,8 @@ def _carry_out(task: dict[str, Any]) -> None:
         job = rows.load(connection, task["job"])
     claim = Claim(job=job, fence=task["fence"])
     try:
-        project = in_database(_as_submitted(Path(task["project"]), job), job.project, database)
+        project = _as_submitted(Path(task["project"]), claim, database)
+        project = in_database(project, job.project, database)
         lacking = carry_out(database, claim, project, calls=task["calls"])
     except DatabaseError as error:
         told(_logger, logging.ERROR, "database_lost", str(error), job=job.id)
@@ -51,16 +54,26 @@ def _carry_out(task: dict[str, Any]) -> None:
         sys.exit(LACKS_SOMETHING)
 
 
-def _as_submitted(path: Path, job: Job) -> Project:
+def _as_submitted(path: Path, claim: Claim, database: Database) -> Project:
     """Return the project of a job; exit if it is no longer the version that was submitted."""
+    job, fault = claim.job, ""
     try:
         project = open_project(path)
         if submitted_digest(project, job.prompt) == job.digest:
             return project
-        why = "it has changed since its worker began"
     except CallerError as error:
-        why = str(error)
-    told(_logger, logging.WARNING, "project_changed", f"project {path}: {why}", job=job.id)
+        fault = str(error)
+    why = exit_reason(HAS_CHANGED, fault)
+    told(_logger, logging.WARNING, "project_changed", f"{path}: {why}", job=job.id)
+
+    def note(connection: Connection) -> None:
+        rows = JobRows(database)
+        rows.check(connection, claim)
+        rows.put(connection, job.number, reason=why.encode())
+
+    # The worker knows only the exit code. Unless another one has the job.
+    with contextlib.suppress(LeaseLostError):
+        database.write(note)
     sys.exit(HAS_CHANGED)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
@@ -12,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import attrs
 from sqlalchemy import Connection
@@ -218,7 +218,7 @@ class Worker:
     def run_here(self, claim: Claim) -> None:
         """Run a claimed job in this process."""
         if carry_out(self._database, claim, self._projects[claim.job.project]):
-            self._leave(claim.job, LACKS_SOMETHING)
+            self._leave(claim.job, LACKS_SOMETHING, exit_reason(LACKS_SOMETHING))
 
     def _poll(self) -> bool:
         """Look at children and queue once; return whether there is nothing to do."""
@@ -276,7 +276,7 @@ class Worker:
         assert process.stdin is not None  # noqa: S101 - it was asked for
         # The URL may hold a password, and every user of the machine can read arguments.
         # A process that has ended already is seen by its exit code.
-        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+        with suppress(BrokenPipeError), process.stdin as pipe:
             pipe.write(json.dumps(task).encode())
         return process
 
@@ -284,14 +284,17 @@ class Worker:
         for child in tuple(self._children):
             code = child.process.poll()
             if code is not None:
-                job = child.claim.job
+                job, why = child.claim.job, exit_reason(code)
+                if code == HAS_CHANGED:
+                    # The child has noted it, and left the job to this worker, which goes first.
+                    with suppress(JobNotFoundError), self._database.reading() as connection:
+                        why = self._rows.load(connection, job.number).reason or why
                 if code in (HAS_CHANGED, LACKS_SOMETHING):
-                    self._leave(job, code)
+                    self._leave(job, code, why)
                 if code:
-                    self._put_back(child.claim, _exit_reason(code), blames_job=code != HAS_CHANGED)
+                    self._put_back(child.claim, why, blames_job=code != HAS_CHANGED)
                 self._children.remove(child)
-                is_lost = code not in (0, LACKS_SOMETHING)
-                self._tell_end(job, _exit_reason(code) if is_lost else "")
+                self._tell_end(job, why if code not in (0, LACKS_SOMETHING) else "")
 
     def _end_late(self) -> None:
         """Kill children that go on although their jobs do not: code of users may hang for ever."""
@@ -314,7 +317,7 @@ class Worker:
         if lost:
             told(_logger, logging.WARNING, "job_lost", lost, job=job.id, attempt=job.attempts)
             return
-        with contextlib.suppress(JobNotFoundError), self._database.reading() as connection:
+        with suppress(JobNotFoundError), self._database.reading() as connection:
             now = self._rows.load(connection, job.number)
             if now.attempts != job.attempts:
                 # Another worker has taken it since.
@@ -324,20 +327,19 @@ class Worker:
             words = f"{now.state}{now.reason and f': {now.reason}'}"
             told(_logger, level, f"job_{now.state}", words, job=job.id, attempt=job.attempts)
 
-    def _leave(self, job: Job, code: int) -> None:
+    def _leave(self, job: Job, code: int, why: str) -> None:
         """Stop claiming jobs of a project that this machine cannot run, or that has changed.
 
         A dry run needs no key, so that it is claimed until one of them cannot be run either.
         """
         if code == HAS_CHANGED:
             self._digests = [pair for pair in self._digests if pair != (job.project, job.digest)]
-            self._avoids[job.project] = _exit_reason(code)
-            return
-        if job.changes.dry_run:
+        elif job.changes.dry_run:
             self._digests = [pair for pair in self._digests if pair[0] != job.project]
-        self._only_dry.add(job.project)
+        else:
+            self._only_dry.add(job.project)
         with self._database.reading() as connection:
-            self._avoids[job.project] = self._error_of(connection, job) or _exit_reason(code)
+            self._avoids[job.project] = self._error_of(connection, job) or why
 
     def _error_of(self, connection: Connection, job: Job) -> str:
         """Return the error of the attempt that a claimed job was in; others may have followed."""
@@ -347,7 +349,7 @@ class Worker:
     def _put_back(self, claim: Claim, why: str, *, blames_job: bool) -> None:
         # A child that settled its job before it exited has given up the lease, and another worker
         # may have recovered the job.
-        with contextlib.suppress(LeaseLostError):
+        with suppress(LeaseLostError):
             self._database.write(
                 lambda connection: self._rows.give_back(
                     connection, claim, why, blames_job=blames_job
@@ -377,7 +379,7 @@ class Worker:
                 child.process.kill()
                 child.process.wait()
         # Without the database, the jobs are put back by others when their leases are over.
-        with contextlib.suppress(DatabaseError):
+        with suppress(DatabaseError):
             self._reap()
             self._presence.end()
 
@@ -394,9 +396,11 @@ def _lost(job: Job) -> str:
     return f"its worker {job.worker} was lost"
 
 
-def _exit_reason(code: int) -> str:
+def exit_reason(code: int, fault: str = "") -> str:
+    """Return why a child has ended with a code; ``fault`` is what is wrong with its project."""
     if code == HAS_CHANGED:
-        return "the project has changed since its worker began; start the worker again"
+        mended = f": {fault}; mend it, and" if fault else ";"
+        return f"the project has changed since its worker began{mended} start the worker again"
     if code == LACKS_SOMETHING:
         return "this machine lacks something for the project"
     if code < 0:
