@@ -314,6 +314,27 @@ def test_a_data_set_of_inspect_ai_is_a_project_that_runs(console: Console) -> No
     assert "all 12 cases" in ended.out
 
 
+def test_samples_with_several_right_choices_ask_for_all_of_them(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    row = {"input": "Which?", "choices": ["one", "two", "three"], "target": ["A", "C"]}
+    rows = [{**row, "input": f"Which of {n}?", "sandbox": "docker", "mood": "x"} for n in range(4)]
+    write({"s.json": json.dumps(rows)})
+    ended = console("import", "s.json")
+    assert "checked: promptgraft.yaml is valid\n" in ended.out
+    assert "`sandbox` is left out: an agent sets it up itself" in ended.out
+    assert "`mood` is left out: it is no field of a sample" in ended.out
+    assert "the letters of all right choices" in Path("prompts/question.md").read_text()
+
+
+def test_a_target_that_is_an_object_has_a_note(console: Console) -> None:
+    write({"s.json": json.dumps([{"input": f"Q{n}", "target": {"text": ["a"]}} for n in range(4)])})
+    assert (
+        "an object is looked for as its text, as inspect_ai does" in console("import", "s.json").out
+    )
+
+
 SHAPES = {
     "image_url": {"type": "image_url", "image_url": {"url": "{{photo}}"}},
     "image_url of bytes": {

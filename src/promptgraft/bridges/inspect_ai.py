@@ -18,6 +18,8 @@ FIELDS = ("input", "target", "choices", "id", "metadata")
 _FILE = "prompts/question.md"
 _MOST_LISTED = 20
 _LETTER = "Answer the question with the letter of the right choice, and nothing else."
+_LETTERS = "Answer the question with the letters of all right choices, and nothing else."
+_OF_AGENTS = ("sandbox", "files", "setup", "checkpoint")
 
 
 class InspectImporter(imported.Importer):
@@ -70,17 +72,22 @@ def import_inspect(files: imported.Foreign, fields: Mapping[str, str]) -> import
     source.raise_all()
     splits = dict(imported.splits_of(cases, root, notes))
     most = max((len(_choices(row, fields)) for row in root.items()), default=0)
-    if not most:
+    several = any(isinstance(case["expected"], list) for case in cases)
+    # The embedded model gives one of a few answers.
+    model = imported.OFFLINE if most and not several else imported.USUAL
+    if model == imported.USUAL:
         notes.add(root, imported.NO_MODEL)
     metric: dict[str, Json] = {"any_of": True, "ignore_case": True}
     prompt = [("system", "Answer the question."), ("user", "{{ question }}")]
     choices: Sequence[str] = ()
     if most:
         letters = string.ascii_uppercase[:most]
-        several = any(isinstance(case["expected"], list) for case in cases)
         choices = () if several else letters
         metric = {"labels": list(letters), "within_text": True, "several": several}
-        prompt = [("system", _LETTER), ("user", "{{ question }}\n\n{{ choices }}")]
+        prompt = [
+            ("system", _LETTERS if several else _LETTER),
+            ("user", "{{ question }}\n\n{{ choices }}"),
+        ]
     kind = "classification" if most else "contains"
     path, prompt_path = files.free(imported.CASES_FILE), files.free(_FILE)
     return imported.ImportedProject(
@@ -90,7 +97,7 @@ def import_inspect(files: imported.Foreign, fields: Mapping[str, str]) -> import
             "dataset": {"path": path},
             **splits,
             "metrics": [{"name": "target", "kind": kind, **metric}],
-            "models": {"task": imported.OFFLINE if most else imported.USUAL},
+            "models": {"task": model},
         },
         files={
             path: imported.lines_of(cases),
@@ -117,9 +124,9 @@ def _cases(
             elif key == "description":
                 sample[key] = member
             else:
-                notes.add(
-                    member, f"`{key}` is left out: no prompt needs it; agents say it themselves"
-                )
+                why = "it is no field of a sample, and in no prompt"
+                why = "an agent sets it up itself" if key in _OF_AGENTS else why
+                notes.add(member, f"`{key}` is left out: {why}")
         choices = _choices(row, fields)
         if len(choices) > len(string.ascii_uppercase):
             sample["choices"].fault(
@@ -140,6 +147,9 @@ def _cases(
                 key: _data(sample[key]) for key in ("metadata", "description") if key in sample
             }
             target = sample["target"].value
+            if isinstance(target, dict):
+                what = "an object is looked for as its text, as inspect_ai does"
+                notes.add(sample["target"], f"{what}: name a text with `--field target=COLUMN`")
             yield {
                 "id": str(sample["id"].value) if "id" in sample else str(number),
                 "input": example_input,
