@@ -21,13 +21,13 @@ from promptgraft.service.jobs import Job, JobFilter, JobState
 from promptgraft.service.jobs.approvals import ApprovalNeededError, ProtectedTag
 from promptgraft.service.jobs.datasets import MOST_DATASET_BYTES, DatasetRevision
 from promptgraft.service.jobs.preparing import job_json
-from promptgraft.service.jobs.promoting import Expected
 from promptgraft.service.jobs.types import JOB_CHANGES, JobChanges
 from promptgraft.service.server.api_projects import (
     COMMENT,
     DATASET_TEXT,
     PROMOTION,
     ROLLBACK,
+    TagTarget,
     approve_request,
     decline_request,
     held_now,
@@ -227,14 +227,8 @@ def fork_job(call: ApiCall) -> ApiReply:
     return reply(job_json(job), 201, Location=f"{call.visit.base}/api/v1/jobs/{job.id}")
 
 
-@attrs.frozen(kw_only=True)
-class _Application:
-    to: str | None = None
-    expected: Expected | None = None
-
-
-_APPLICATION: Kind[_Application] = record(
-    _Application,
+_APPLICATION: Kind[TagTarget] = record(
+    TagTarget,
     {
         "to": Key(TEXT, "The tag that gets the winner; by default that of the job."),
         "expected": Key(named(STRING), "Revisions that the tag must point at now, by prompt."),
@@ -248,7 +242,7 @@ def apply_winner(call: ApiCall) -> ApiReply:
     job = call.job
     tag, request = application.to or job.tag, None
     try:
-        now = call.manager.apply(job.id, to=application.to, expected=application.expected)
+        now = call.manager.apply(job.id, to=application.to or None, expected=application.expected)
     except ApprovalNeededError as error:
         of_prompt = attrs.evolve(call, path={"project": job.project, "prompt": job.prompt})
         now = {row.name: row.revision.id for row in held_now(of_prompt, tag)}

@@ -28,8 +28,10 @@ from promptgraft.targets.prompts import address_of
 
 
 @attrs.frozen(kw_only=True)
-class _Promotion:
-    to: str
+class TagTarget:
+    """The body of a request that moves a tag; ``to`` is empty for the job's tag."""
+
+    to: str = ""
     expected: Expected | None = None
 
 
@@ -39,8 +41,8 @@ class _Rollback:
     expected: Expected | None = None
 
 
-PROMOTION: Kind[_Promotion] = record(
-    _Promotion,
+PROMOTION: Kind[TagTarget] = record(
+    TagTarget,
     {
         "to": Key(TEXT, "The tag that gets what this one holds.", required=True),
         "expected": Key(named(STRING), "Revisions that `to` must point at now, by their prompts."),

@@ -407,6 +407,16 @@ class _Server:
 
         return answer
 
+    async def _enter(self, request: Request) -> tuple[Visit, ApiCaller]:
+        """Return where a request comes from, and who asks; raises as `Access.caller`."""
+        self._access.check_origin(request.method, request.headers)
+        visit = self._visit(request)
+        caller = await run_in_threadpool(
+            self._access.caller, request.headers, request.cookies, visit, peer=_peer(request)
+        )
+        request.state.caller = caller
+        return visit, caller
+
     def _visit(self, request: Request) -> Visit:
         return self._access.visit(
             request.headers, peer=_peer(request), base=_base(request), scheme=request.url.scheme
@@ -449,12 +459,7 @@ class _Server:
         """Return an endpoint that needs the scope of a route."""
 
         async def answer(request: Request) -> ASGIApp:
-            self._access.check_origin(request.method, request.headers)
-            visit = self._visit(request)
-            caller = await run_in_threadpool(
-                self._access.caller, request.headers, request.cookies, visit, peer=_peer(request)
-            )
-            request.state.caller = caller
+            visit, caller = await self._enter(request)
             if route.scope is not None:
                 caller.check(route.scope)
             _check_text((*request.path_params.values(), *request.query_params.values()))
@@ -514,12 +519,16 @@ class _Server:
             _logger.error("%s %s: %s", request.method, request.url.path, problem.detail)
         headers = {**_SAFE, **problem.headers}
         if "text/html" in request.headers.get("accept", ""):
+            if problem.status in (404, 405) and not hasattr(request.state, "caller"):
+                # A path that no endpoint has is refused before anybody has looked who asks.
+                with contextlib.suppress(PromptgraftError, ApiProblem):
+                    await self._enter(request)
             page = pages.problem_page(
                 problem,
                 _base(request),
                 _wanted(request),
                 is_lost=request.method == "POST",
-                who=await self._who(request, problem),
+                who=getattr(request.state, "caller", None),
                 provider=self._access.provider_name,
             )
             return Response(
@@ -534,21 +543,6 @@ class _Server:
             media_type="application/problem+json",
             headers=headers,
         )
-
-    async def _who(self, request: Request, problem: ApiProblem) -> ApiCaller | None:
-        """Return who is signed in; None if nobody is, or if that is not to be known."""
-        caller: ApiCaller | None = getattr(request.state, "caller", None)
-        # A path that no endpoint has is refused before anybody has looked who asks.
-        if caller is not None or problem.status not in (404, 405):
-            return caller
-        try:
-            self._access.check_origin(request.method, request.headers)
-            visit = self._visit(request)
-            return await run_in_threadpool(
-                self._access.caller, request.headers, request.cookies, visit, peer=_peer(request)
-            )
-        except (PromptgraftError, ApiProblem):
-            return None
 
 
 def _peer(request: Request) -> str:
