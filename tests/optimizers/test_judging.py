@@ -225,7 +225,7 @@ def test_a_judge_without_a_part_in_the_score_leaves_it_alone() -> None:
 
 
 def test_a_metric_of_the_user_that_raises_ends_the_run_and_is_named() -> None:
-    fault = r"example `e0`: metric `broken`, case `e0`: ZeroDivisionError"
+    fault = r"metric `broken`, case `e0`: ZeroDivisionError"
     with pytest.raises(FeedbackError, match=fault):
         optimize(judged_by(KNOWN, metrics.python(function=broken)))
 
