@@ -33,6 +33,11 @@ class Book:
     tags: tuple[str, ...] = ()
 
 
+@attrs.frozen
+class Shelves:
+    shelves: tuple[Shelf, ...]
+
+
 TRAVEL = Book("travel")
 REFUSED: Any = OutputError
 
@@ -132,6 +137,8 @@ FORMS: list[tuple[Any, str, Any]] = [
     (Book, '{"shelf": "travel"', REFUSED),
     (Book, '{"book": {"shelf": "travel"}, "more": ', REFUSED),
     (Book, '[{"shelf": "travel"}]', REFUSED),
+    (Shelves, '["travel", "poetry"]', Shelves(("travel", "poetry"))),
+    (Shelves, '["travel", "history"]', REFUSED),
     (Book, '{"shelf": "travel", "copies": "two"}', REFUSED),
     (Book, '{"shelf": "travel", "copies": 2.5}', REFUSED),
     (Book, "I cannot name a shelf.", REFUSED),

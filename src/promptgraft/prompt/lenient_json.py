@@ -308,6 +308,10 @@ def fitted(value: Json, kind: Any, notes: list[str], place: str = "$") -> Json:
         return fit
     if fields := fields_of(kind):
         kinds = {field.name: field.kind for field in fields}
+        if isinstance(value, list) and len(kinds) == 1 and place == "$":
+            [name] = kinds
+            notes.append(f"a list was read as the only field `{name}`")
+            value = {name: value}
         if not isinstance(value, dict):
             return value
         return {
