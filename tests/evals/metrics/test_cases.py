@@ -506,6 +506,7 @@ class Bill:
         ({"is_paid": 1}, "has 1 at 'is_paid', a number, where the prompt's answer has true or fal"),
         ({"lines": [{"sku": "7"}, {"sku": 7}]}, "has 7 at 'lines.sku', a number, where the promp"),
         ({"lines": [{"amount": "2"}]}, "has '2' at 'lines.amount', a text, where the prompt's an"),
+        ({"day": "11/30/2026"}, "has '11/30/2026' at 'day', which is no ISO 8601 date"),
         ({"code": True}, "has True at 'code', true or false, where the prompt's answer has a numb"),
         ({"Total": 3}, "has 'Total', a field that no answer of the prompt has (did you mean `to"),
         ({"lines": [{"price": 3}]}, "has 'price', a field that no answer of the prompt has (it h"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, datetime
 from typing import ClassVar, Literal, TypeVar
 
 import attrs
@@ -275,12 +276,17 @@ class TypedValue(Needed):
             kind = fields.get(key)
         if not keys and str in map(without_annotation, members_of(kind)):
             return ""  # metrics read an answer that is a text as JSON
+        place = f" at {shown('.'.join(keys))}" if keys else ""
+        if isinstance(value, str) and inner_of(kind) in (date, datetime):
+            try:
+                inner_of(kind).fromisoformat(value)
+            except ValueError:
+                return f"`expected` has {shown(value)}{place}, which is no ISO 8601 date"
         members = map(without_annotation, members_of(inner_of(kind)))
         allowed = [_JSON_KINDS.get(member, "") for member in members]
         expected = _JSON_KINDS.get(type(value), "")
         if "" in (expected, *allowed) or expected in allowed:
             return ""
-        place = f" at {shown('.'.join(keys))}" if keys else ""
         return (
             f"`expected` has {shown(value)}{place}, {expected}, where the prompt's answer has "
             f"{' or '.join(allowed)}; write the value as the answer has it"

@@ -71,7 +71,6 @@ class Tolerance:
 
 _FROM_POINTS = str.maketrans(",", ".", ".")
 # Between digits, and not before a group of three.
-_DECIMAL_COMMA = re.compile(r"\d,(?!\d{3}(?!\d))\d")
 _ONE_COMMA = re.compile(r"[^\d,.]*\d+,(?!\d{3}(?!\d))\d+[^\d,]*")
 
 
@@ -114,7 +113,8 @@ class Number(ReferenceMetric, Tolerance):
         words = [word for word in words if numbers_in(word)]
         numbers = [number for word in words for number in numbers_in(word)]
         # Commas elsewhere, as between the items of a list, do not change the number that counts.
-        has_comma = bool(words) and _DECIMAL_COMMA.search(self._chosen(words)) is not None
+        word = self._chosen(words) if words else ""
+        has_comma = "," in word.rstrip(",") and len(numbers_in(word)) > 1
         if has_comma or not numbers or (len(numbers) > 1 and self.which == "only"):
             mend = "; `which: last` takes the last one" if len(numbers) > 1 else ""
             mend = "; write a point before decimals" if has_comma else mend
