@@ -528,3 +528,22 @@ def test_sessions_links_and_workers_are_the_same_on_every_database(database: Dat
     assert worker_rows(database) == []
     manager = JobManager(database)
     assert (manager.totals(), manager.totals(projects=["support"])) == ([], [])
+
+
+def test_a_session_is_shown_by_its_browser(client: Client, ana: str) -> None:
+    engine = "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0 Safari/537.36"
+    agents = {
+        f"Mozilla/5.0 (X11; Linux x86_64) {engine}": "Chrome, Linux",
+        f"Mozilla/5.0 (Windows NT 10.0; Win64; x64) {engine} Edg/140.0": "Edge, Windows",
+        f"Mozilla/5.0 (Linux; Android 10; K) {engine}": "Chrome, Android",
+        "Mozilla/5.0 (Macintosh; Intel Mac OS X 10.15; rv:142.0) Firefox/142.0": "Firefox, Mac OS",
+        "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) Safari/604.1": "Safari, iPhone",
+        "script-" * 20: ("script-" * 20)[:80],
+    }
+    for agent in agents:
+        with asking(client.url) as browser:
+            browser.headers["User-Agent"] = agent
+            signs_in(browser, ana)
+            page = browser.get("/account").text
+    shown = re.findall(r'<th scope="row">([^<]*)', page)
+    assert shown == list(reversed(agents.values()))

@@ -20,6 +20,16 @@ from promptgraft.service.server.tokens import LOCAL, ApiCaller, caller_of, secre
 _SECONDS_BETWEEN_NOTES = 60.0
 """A use is noted so often at most: a page asks for its parts every few seconds."""
 _MOST_BROWSER_CHARS = 200
+_MOST_NAME_CHARS = 80
+# Most name others too, which come later here.
+_BROWSERS = {
+    "Edg": "Edge",
+    "OPR": "Opera",
+    "Firefox": "Firefox",
+    "Chrome": "Chrome",
+    "Safari": "Safari",
+}
+_SYSTEMS = ("Android", "iPhone", "iPad", "Windows", "Mac OS", "Linux")
 
 
 @attrs.frozen(kw_only=True)
@@ -37,6 +47,17 @@ class BrowserSession:
     browser: str
     created: float
     seen: float
+
+    @property
+    def name(self) -> str:
+        """The names of browser and system; without them, what the browser calls itself."""
+        browser, system = (
+            next((word for word in words if word in self.browser), "")
+            for words in (_BROWSERS, _SYSTEMS)
+        )
+        if browser and system:
+            return f"{_BROWSERS[browser]}, {system}"
+        return self.browser[:_MOST_NAME_CHARS] or "unnamed"
 
 
 class SessionStore:
