@@ -284,6 +284,23 @@ def test_a_function_returns_a_score_or_a_pair_or_a_verdict(
 
 
 @pytest.mark.parametrize(
+    ("expected", "text", "told"),
+    [
+        ("red", "blue", 'expected "red", found "blue"'),
+        ({"a": 1}, '{"a": 2}', 'expected {"a":1}, found {"a":2}'),
+    ],
+)
+def test_a_bare_score_comes_with_what_was_expected_and_found(
+    expected: Json, text: str, told: str
+) -> None:
+    compare = metrics.python(name="same", function=lambda case, answer: 0.5)
+    verdict = compare.judge(case(expected=expected), Answer(text=text))
+    assert verdict.reason == f"`same` returned 0.5; {told}"
+    right = metrics.python(name="same", function=lambda case, answer: True)
+    assert right.judge(case(expected=expected), Answer(text=text)).reason == "`same` returned 1"
+
+
+@pytest.mark.parametrize(
     ("outcome", "mend"),
     [
         ({"fluent": 0.5, "right": 1.0}, "return one of several scores, and name a metric for each"),

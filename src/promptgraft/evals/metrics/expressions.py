@@ -137,12 +137,18 @@ def _quoted_in(expression: str) -> Iterator[str]:
     return (single or double for single, double in _QUOTED.findall(expression))
 
 
+def compared(case: Case, answer: Answer) -> str:
+    """Return what was expected and what was found; empty if the case expects nothing."""
+    if case.expected is None:
+        return ""
+    expected, this = (brief(value, LONGEST_QUOTE) for value in (case.expected, this_of(answer)))
+    return f"expected {expected}, found {this}"
+
+
 def _found(expression: str, case: Case, answer: Answer) -> str:
     """Return what an answer is, after the expected one where the expression compares with it."""
-    this = brief(this_of(answer), LONGEST_QUOTE)
-    if case.expected is None or not _EXPECTED.search(expression):
-        return f"the answer is {this}"
-    return f"expected {brief(case.expected, LONGEST_QUOTE)}, found {this}"
+    told = compared(case, answer) if _EXPECTED.search(expression) else ""
+    return told or f"the answer is {brief(this_of(answer), LONGEST_QUOTE)}"
 
 
 @attrs.frozen(kw_only=True)

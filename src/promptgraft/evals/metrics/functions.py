@@ -11,6 +11,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, FeedbackError, user_errors
 from promptgraft.evals.metrics.base import LONGEST_VERDICT_REASON, BaseMetric, deadline_of
+from promptgraft.evals.metrics.expressions import compared
 from promptgraft.evals.types import Answer, Case, Judge, Verdict
 from promptgraft.ground.functions import call_fault, first_argument, function_name, raised_at
 from promptgraft.ground.serde import shown
@@ -129,7 +130,10 @@ class Python(BaseMetric):
         score, why = pair
         # A traceback, a diff or a list of faults would say little in one line.
         lines = "\n".join(line.rstrip() for line in why.strip().splitlines())
-        reason = clip(lines, LONGEST_VERDICT_REASON) or f"`{self.name}` returned {score:g}"
+        # A bare score says nothing to who is to write a better prompt.
+        told = compared(case, answer) if score < 1 and not lines else ""
+        bare = f"`{self.name}` returned {score:g}{'; ' if told else ''}{told}"
+        reason = clip(lines, LONGEST_VERDICT_REASON) or bare
         return attrs.evolve(self.verdict(score, ""), reason=reason)
 
 
