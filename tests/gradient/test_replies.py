@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from promptgraft.algorithms.gradient.inquiries import Blames, read_blame, read_problems
+from promptgraft.algorithms.gradient.inquiries import Blames, read_blame, read_patch, read_problems
 from promptgraft.search.asks import Reply
 from promptgraft.search.round_events import Blame, Problem, Severity
 from promptgraft.targets.base import InvalidProposalError
+from promptgraft.targets.types import ModuleDescription
 
 TABLE = Path(__file__).with_name("broken_replies.jsonl")
 ROWS = [json.loads(line) for line in TABLE.read_text("utf-8").splitlines()]
@@ -88,6 +89,20 @@ def test_handles_and_severities_are_read_in_what_models_write_around_them(around
 
 def test_a_list_with_nothing_in_it_may_be_left_out() -> None:
     assert blames(block({"hand_on": []})) == blames(block({"blame": []})) == ((), ())
+
+
+PART = ModuleDescription(name="section rules", title="Rules", text="Be brief.", max_chars=99)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["Too short.\n```instruction\nBe kind.\n```", block({"text": "Be kind.", "why": "Too short."})],
+)
+def test_a_new_text_stands_in_a_block_or_as_earlier_versions_asked_in_json(reply: str) -> None:
+    assert read_patch(Reply(text=reply, finish_reason="stop"), PART, tag="instruction") == (
+        "Be kind.",
+        "Too short.",
+    )
 
 
 def test_the_worst_problem_comes_first() -> None:

@@ -284,3 +284,4 @@ def test_questions_on_an_agent_show_what_is_known_of_it_and_keep_their_digests()
     digests = {record.key: record.digest for record in journal.records()}
     # As journals of earlier versions have them.
     assert digests["round/1/backward/c3"].startswith("58bbf10eb351")
+    assert digests["round/1/optimize/section system/0"].startswith("bdfc44a949ec")

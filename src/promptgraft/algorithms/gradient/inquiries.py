@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
@@ -21,12 +22,14 @@ from promptgraft.targets.base import InvalidProposalError, RejectionReason, unre
 from promptgraft.targets.formatting import in_one_line
 from promptgraft.targets.replies import (
     JSON_TAG,
+    Edit,
     fields_in,
     new_text,
     read_value,
     text_in,
     unfit,
 )
+from promptgraft.targets.types import ModuleDescription
 
 MOST_PROBLEMS = 20
 """Maximum number of entries in a list of a reply."""
@@ -81,6 +84,30 @@ def read_problems(reply: Reply) -> tuple[Problem, ...]:
         severity, text = _severity(fields, where), _problem(fields, where)
         problems.append(Problem(severity=severity, text=text))
     return tuple(sorted(problems, key=lambda one: one.severity))
+
+
+def read_patch(reply: Reply, part: ModuleDescription, *, tag: str) -> Edit:
+    """Return the new text of a part in a reply, and the reason for it.
+
+    Both may be in one object of JSON, as journals of earlier versions have them.
+
+    Raises:
+        InvalidProposalError: there is no text, more than one, or an edit does not fit.
+    """
+    with contextlib.suppress(InvalidProposalError):
+        fields = fields_in(_object(reply), ("text", "why"))
+        text, why = fields["text"], text_in(fields["why"], "why")
+        written = json.dumps(text, ensure_ascii=False) if isinstance(text, dict) else text
+        return Edit(text_in(written, "text").strip("\n"), why.strip())
+    reply.check()
+    return new_text(
+        reply.text,
+        part.text,
+        tag=tag,
+        finish_reason=reply.finish_reason,
+        part=part.name,
+        others=[name for name, _ in part.neighbours],
+    )
 
 
 def _object(reply: Reply) -> Json:

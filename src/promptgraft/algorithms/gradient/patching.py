@@ -13,9 +13,15 @@ from promptgraft.algorithms.gradient.inquiries import (
     Inquiry,
     InquiryOutcome,
     Refusal,
+    read_patch,
     read_problems,
 )
-from promptgraft.algorithms.gradient.prompts import MergeParams, PatchParams, QuestionKey
+from promptgraft.algorithms.gradient.prompts import (
+    BlockParams,
+    MergeParams,
+    PatchParams,
+    QuestionKey,
+)
 from promptgraft.algorithms.gradient.tracing import Gradient
 from promptgraft.evals.spending import Role
 from promptgraft.ground.text import fenced, score
@@ -34,7 +40,7 @@ from promptgraft.search.round_events import (
 from promptgraft.search.scores import Score
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
 from promptgraft.targets.formatting import fenced_part, in_one_line
-from promptgraft.targets.replies import JSON_TAG, TEXT_TAG, new_text
+from promptgraft.targets.replies import JSON_TAG, TEXT_TAG
 from promptgraft.targets.types import Candidate, GepaExample, Module, ModuleDescription
 
 T = TypeVar("T")
@@ -334,18 +340,11 @@ class Patcher:
     ) -> Inquiry[Patch]:
         position = f"round/{base.number}/optimize/{named(one.module)}"
         params = patch_params(before, one.problems, self._refused.get(one.module, ()))
+        former = {field.name: getattr(params, field.name) for field in attrs.fields(PatchParams)}
 
         def read(reply: Reply) -> Patch:
-            reply.check()
-            edit = new_text(
-                reply.text,
-                before.text,
-                tag=params.tag,
-                finish_reason=reply.finish_reason,
-                part=before.name,
-                others=[name for name, _ in before.neighbours],
-            )
-            return self._patch(base, one, before, stages.NewText(*edit), module=module)
+            new = stages.NewText(*read_patch(reply, before, tag=params.tag))
+            return self._patch(base, one, before, new, module=module)
 
         return Inquiry(
             positions=(f"{position}/0", f"{position}/1"),
@@ -353,6 +352,7 @@ class Patcher:
             params=params,
             role=Role.OPTIMIZE,
             read=read,
+            digested=PatchParams(**{**former, "output": fenced_part(before.output)}),
         )
 
 
@@ -360,13 +360,13 @@ def patch_params(
     before: ModuleDescription,
     problems: Sequence[Problem],
     refused: Sequence[tuple[str, Score, Score]] = (),
-) -> PatchParams:
+) -> BlockParams:
     """Return the parameters of the question for a new text of a part."""
     plain = reflection_params(before, ())
-    return PatchParams(
+    return BlockParams(
         part=plain.part,
         limits=plain.limits,
-        current=plain.current,
+        current=fenced(before.text) if before.text else "It has no text yet.",
         schema=plain.schema,
         output=plain.output,
         neighbours=plain.neighbours,

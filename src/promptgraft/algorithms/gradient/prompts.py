@@ -92,8 +92,6 @@ class PatchParams(Params):
         neighbours: the other parts, fenced.
         problems: what is to be fixed, the most severe first.
         refused: texts that were evaluated and refused, with their scores.
-        edits: how to edit a long text instead of writing it out; empty for a short one.
-        tag: what the block of the reply opens with.
     """
 
     part: str
@@ -104,6 +102,17 @@ class PatchParams(Params):
     neighbours: str
     problems: str
     refused: str
+
+
+@attrs.frozen(kw_only=True)
+class BlockParams(PatchParams):
+    """The same, with the form of the reply, which digests leave out.
+
+    Attributes:
+        edits: how to edit a long text instead of writing it out; empty for a short one.
+        tag: what the block of the reply opens with.
+    """
+
     edits: str
     tag: str
 
@@ -236,3 +245,6 @@ QUESTIONS: Mapping[str, PromptTemplate[object]] = {
     )
 }
 """The questions by key."""
+
+FORMER_QUESTIONS = "762c062433c05354922c45471d4783518662ebfe7bec3f948cc37b1a50a0d7e7"
+"""The digest of the questions of which the last asked for JSON, unless a user changed one."""

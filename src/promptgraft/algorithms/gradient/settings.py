@@ -9,20 +9,27 @@ import attrs
 
 from promptgraft.algorithms.gradient.inquiries import MAX_PROBLEM_CHARS
 from promptgraft.algorithms.gradient.patching import patch_params
-from promptgraft.algorithms.gradient.prompts import QUESTIONS, BlameParams, MergeParams, QuestionKey
+from promptgraft.algorithms.gradient.prompts import (
+    FORMER_QUESTIONS,
+    QUESTIONS,
+    BlameParams,
+    MergeParams,
+    QuestionKey,
+)
 from promptgraft.algorithms.gradient.stages import Aggregate, Backward, Rewrite
 from promptgraft.errors import ConfigError
 from promptgraft.evals.spending import Role
 from promptgraft.ground.functions import function_identity, taking
-from promptgraft.ground.serde import Json, did_you_mean, shown
+from promptgraft.ground.serde import Json, did_you_mean, digest, shown
 from promptgraft.ground.strict.checks import COUNT, FINITE, FLAG, integer, one_of, path_of
 from promptgraft.ground.text import listed
-from promptgraft.prompt.template import PromptTemplate
+from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.search.acceptance import Paired
 from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.round_events import Problem, Severity
 from promptgraft.search.settings import Affordable
+from promptgraft.search.targets import meta_prompt_digest
 from promptgraft.targets.base import InvalidProposalError, Target
 from promptgraft.targets.estimating import Sizes, sent_chars
 from promptgraft.targets.types import Candidate
@@ -196,6 +203,12 @@ class GradientSettings(RunConfig):
         traced = self.train_size * (max(1, steps) if self.attribution == "steps" else 1)
         # For each part, one question merges its problems, and one asks for a new text.
         return self.pays_for(rollouts).steps * _ASKED_TWICE * (traced + 2 * modules)
+
+    def translated(self, recorded: Mapping[str, Json]) -> Mapping[str, Json]:
+        if recorded.get("meta_prompts") != FORMER_QUESTIONS:
+            return recorded
+        digests = [meta_prompt_digest(Prompt(template)) for template in QUESTIONS.values()]
+        return {**recorded, "meta_prompts": digest(digests)}
 
     def expected_questions(self, proposals: int, modules: int) -> int:
         # About half of the cases fail, and failures blame about half of the parts.
