@@ -50,9 +50,9 @@ class Exact(ReferenceMetric, Folding):
 
 def _reads_as(output: object, text: str) -> bool:
     """Return whether a text says the number or truth value that is the output of the prompt."""
-    kind = float if type(output) is int else type(output)
+    kind = type(output)
     try:
-        return kind in (bool, float) and read_output(kind, text).output == output
+        return kind in (bool, int, float) and read_output(kind, text).output == output
     except OutputError:
         return False
 
