@@ -380,10 +380,10 @@ class CaseReader:
         else:
             node.fault(f"id: expected a text or an integer, found {shown(given)}")
             return ""
-        first = self._lines.setdefault(case_id, line)
-        if first != line:
+        if case_id in self._lines:
             mend = "; take it out, or set `duplicates: drop`"
             if given is not None:
                 mend = "; give one of both another id"
-            node.fault(f"{what} as in line {first}{mend}")
+            node.fault(f"{what} as in line {self._lines[case_id]}{mend}")
+        self._lines.setdefault(case_id, line)
         return case_id
