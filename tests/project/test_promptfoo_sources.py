@@ -283,6 +283,16 @@ FORMS: Mapping[str, Form] = {
         unwritten=("metrics.py:javascript", "metrics.py:javascript_2"),
         note="the `javascript` code is not run here: write it in `metrics.py`; the same in 2 more",
     ),
+    "a prompt in the syntax of Python": Form(
+        config=HEAD + "prompts: ['Name the shelf of {note}.']\n" + TESTS,
+        unwritten=("cases.jsonl",),
+        note="all cases ask the same; `{note}` is plain text in promptfoo, too",
+    ),
+    "several tests of one question": Form(
+        config=HEAD + "prompts: ['Name the shelf.']\n" + TESTS,
+        unwritten=("cases.jsonl",),
+        note="1 question in 2 cases is too few for a search",
+    ),
     "a group of JavaScript with a name": Form(
         config=HEAD
         + SHELF

@@ -22,7 +22,6 @@ from promptgraft.ground.entry_points import Group
 from promptgraft.ground.files import as_path, is_file
 from promptgraft.ground.serde import Json, canonical_json, parse_json, shown
 from promptgraft.ground.strict.nodes import Node, Source, raise_lines, read_fault, read_text
-from promptgraft.ground.text import counted
 from promptgraft.ground.work import WorkBudget
 from promptgraft.ground.yaml_text import YamlDocument, YamlPath, read_foreign_yaml
 from promptgraft.project.markdown.outline import escaped
@@ -415,7 +414,8 @@ def splits_of(
     """Yield ``splits`` if there are too few cases for the default."""
     questions = questions_in(cases)
     if cases and questions < 2:
-        what = f"{counted(questions, 'case')} is too few for a search, which learns from some"
+        subject = "1 case" if len(cases) == 1 else f"1 question in {len(cases):,} cases"
+        what = f"{subject} is too few for a search, which learns from some"
         notes.add(node, f"{what} and compares on others: add lines to {CASES_FILE}")
     if questions < _FEW:
         yield "splits", {"ratio": {"train": 0.5, "validation": 0.5}}

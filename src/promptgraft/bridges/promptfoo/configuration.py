@@ -168,8 +168,7 @@ class _PromptfooReader:
         texts = [text for messages in written.values() for _, text in messages]
         read = sorted(reads(written.values()) - {WRITE_HERE})
         if not read:
-            what = "no prompt has a placeholder such as `{{question}}`: all cases ask the same"
-            self._notes.add(root.member("prompts"), what)
+            self._note_same_question(variables, " ".join(texts))
         cases, judging = judged(
             tests,
             read,
@@ -211,6 +210,12 @@ class _PromptfooReader:
                 *((self._cases,) if few else ()),
             ),
         )
+
+    def _note_same_question(self, variables: Sequence[str], text: str) -> None:
+        what = "no prompt has a placeholder such as `{{question}}`: all cases ask the same"
+        single = [f"{{{name}}}" for name in variables if f"{{{name}}}" in text]
+        also = f"; {listed(single)} is plain text in promptfoo, too" if single else ""
+        self._notes.add(self._root.member("prompts"), f"{what}{also}")
 
     def _choices(self, tests: Sequence[Test], place: Node, task: Json) -> list[str]:
         """Return the answers to choose from, with a note; without any, the answer is free text."""
