@@ -188,7 +188,9 @@ def test_what_holds_answers_is_no_case(kind: str) -> None:
         "Splits": [pg.Splits.by_ratio(CASES)],
     }
     model = pg.ScriptedAdapter(lambda asked: "floor 1")
-    with pytest.raises(DataFormatError, match=rf"^cases:1: expected a case .*, found a {kind}"):
+    with pytest.raises(
+        DataFormatError, match=rf"^cases:1: expected .* a tuple of both, found a {kind}"
+    ):
         pg.optimize("Sort.", wrong[kind], lambda case, answer: 1.0, model=model)
     assert model.calls == 0
 
