@@ -193,6 +193,27 @@ def test_a_field_says_where_a_case_belongs() -> None:
     assert swapped.train.ids == ("1",)
 
 
+def test_without_validation_cases_a_third_of_the_training_cases_are_taken(tmp_path: Path) -> None:
+    rows = [
+        {"id": f"{part}{n}", "input": f"{part} {n}", "part": part}
+        for part, count in (("train", 30), ("test", 6))
+        for n in range(count)
+    ]
+    by_field = Splits.by_field(Dataset.of(rows, keep=["part"]), "part")
+    sizes = {name: len(part) for name, part in by_field.parts().items()}
+    assert sizes == {"train": 20, "validation": 10, "test": 6}
+    assert all(name.startswith("test") for name in by_field.parts()["test"].ids)
+
+    for part in ("train", "test"):
+        lines = [json.dumps(row) for row in rows if row["part"] == part]
+        (tmp_path / f"{part}.jsonl").write_text("\n".join(lines), "utf-8")
+    train, test = tmp_path / "train.jsonl", tmp_path / "test.jsonl"
+    assert places(Splits.load(train, test=test, keep=["part"])) == places(by_field)
+
+    with pytest.raises(DataFormatError, match="no cases for train"):
+        Splits.by_field(Dataset.of(rows[30:], keep=["part"]), "part")
+
+
 def test_all_cases_without_a_place_are_named() -> None:
     rows = [{"id": n, "input": f"x{n}", "split": s} for n, s in enumerate(["learn", "hold", None])]
     whole = Dataset.of(rows, keep=["split"], name="mine")

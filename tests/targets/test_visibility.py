@@ -20,6 +20,7 @@ from promptgraft.prompt import (
     TaskExample,
     TaskExamplesSection,
 )
+from promptgraft.runs.report.texts import changes_in_words
 from promptgraft.search.settings import Targets
 from promptgraft.targets import (
     InvalidProposalError,
@@ -29,7 +30,6 @@ from promptgraft.targets import (
     TaskExampleModule,
     VisibilityModule,
 )
-from promptgraft.targets.part_kinds import changes_in_words
 from promptgraft.targets.types import Candidate
 
 HIDDEN = SectionVisibility.HIDDEN

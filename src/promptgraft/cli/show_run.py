@@ -21,9 +21,9 @@ from promptgraft.runs.folder import read_document
 from promptgraft.runs.history import shown_mean
 from promptgraft.runs.pages import reasons_of
 from promptgraft.runs.reading import questions_of, summarize
+from promptgraft.runs.report.texts import changes_in_words
 from promptgraft.search.events import CandidateAdded, Event
 from promptgraft.search.scores import mean_score
-from promptgraft.targets.part_kinds import changes_in_words
 
 _MOST_CANDIDATES = 20
 _IN_SHORT = ("candidate", "step", "parents", "module", "mean", "estimated", "rollouts")

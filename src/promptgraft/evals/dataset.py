@@ -448,7 +448,7 @@ class Splits(Shown):
     def load(
         cls,
         train: str | Path,
-        validation: str | Path,
+        validation: str | Path | None = None,
         test: str | Path | None = None,
         *,
         fields: Names | None = None,
@@ -456,21 +456,34 @@ class Splits(Shown):
     ) -> Splits:
         """Read each set from its own file; naming a file twice is refused before reading.
 
+        Without ``validation`` a third of the training cases are taken.
+
         Raises:
             ConfigError: an argument is unusable.
             DataFormatError: a file is faulty, or two sets overlap.
         """
-        paths = {"train": train, "validation": validation}
-        paths |= {} if test is None else {"test": test}
+        given = {"train": train, "validation": validation, "test": test}
+        paths = {name: path for name, path in given.items() if path is not None}
         faults = CaseFaults("splits")
         _check_sources({name: Path(path) for name, path in paths.items()}, faults)
         faults.raise_all()
         sets = {n: Dataset.load(path, fields=fields, keep=keep) for n, path in paths.items()}
-        return cls(sets["train"], sets["validation"], sets.get("test"))
+        return cls.of_sets(sets)
+
+    @classmethod
+    def of_sets(cls, sets: Mapping[str, Dataset], *, dropped: int = 0) -> Splits:
+        """Return sets by name; without validation cases a third of the training cases are taken."""
+        train, test, validation = sets["train"], sets.get("test"), sets.get("validation")
+        if validation is None:
+            parts = cls.by_ratio(train, train=2 / 3, validation=1 / 3, test=0)
+            train, validation = parts.train, parts.validation
+        return cls(train, validation, test, dropped=dropped)
 
     @classmethod
     def by_field(cls, dataset: Dataset, field: str, *, names: Mapping[str, str] = SETS) -> Splits:
         """Split a data set by the value of ``Case.fields[field]``.
+
+        Without cases for validation a third of the training cases are taken.
 
         Args:
             dataset: the data set.
@@ -479,8 +492,8 @@ class Splits(Shown):
 
         Raises:
             ConfigError: ``names`` has a split other than train, validation and test.
-            DataFormatError: a case lacks the field or has another value; the training or
-                validation set would be empty; or two sets overlap.
+            DataFormatError: a case lacks the field or has another value; the training set would
+                be empty; or two sets overlap.
         """
         if strange := sorted(set(names.values()) - set(NAMES)):
             raise ConfigError(f"names: expected splits among {NAMES}, found {shown(strange[0])}")
@@ -494,7 +507,7 @@ class Splits(Shown):
                 expected = f"expected one of {listed(names)}, found {shown(value)}"
                 faults.add_of(case, f"{field}: {expected}")
         faults.raise_all()
-        return _parted(dataset, chosen, f"name more of them in the field `{field}`")
+        return _parted(dataset, chosen, f"name more of them in the field `{field}`", ["train"])
 
     @classmethod
     def by_ratio(
@@ -618,19 +631,18 @@ def _more_cases(cases: int, questions: int) -> str:
 
 
 def _parted(
-    dataset: Dataset, chosen: Mapping[str, str], mend: str, wanted: Collection[str] = ()
+    dataset: Dataset, chosen: Mapping[str, str], mend: str, needed: Collection[str]
 ) -> Splits:
     ids: dict[str, set[str]] = {name: set() for name in NAMES}
     for case_id, name in chosen.items():
         ids[name].add(case_id)
-    needed = {"train", "validation", *wanted}
     if empty := [name for name in NAMES if name in needed and not ids[name]]:
         counts = ", ".join(f"{name} {len(ids[name])}" for name in NAMES)
         raise DataFormatError(
             f"{dataset.name}: no cases for {' and '.join(empty)} ({counts}); {mend}"
         )
     sets = {n: dataset.subset(ids[n], f"{dataset.name}[{n}]") for n in NAMES if ids[n]}
-    return Splits(sets["train"], sets["validation"], sets.get("test"))
+    return Splits.of_sets(sets)
 
 
 def _split_at(place: float, shares: Mapping[str, float]) -> str:

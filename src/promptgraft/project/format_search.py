@@ -78,7 +78,8 @@ class SplitsConfig:
             decides, not its position in the file.
         seed: Another seed gives another split by ratio.
         stratify: A field of the cases whose values are spread evenly over the sets.
-        files: A file, or a list of files, for each set; then `dataset` has no `path`.
+        files: A file, or a list of files, for each set; then `dataset` has no `path`. Without
+            `validation` a third of the training cases are taken.
         field: The field of a case that says train, validation or test.
         only: The ids of the only cases to use, by set.
     """
@@ -175,7 +176,7 @@ SPLITS: Kind[SplitsConfig] = record(
             ),
             "seed": integer(0),
             "stratify": TEXT,
-            "files": record(dict, {name: Key(_FILES, required=name != "test") for name in NAMES}),
+            "files": record(dict, {name: Key(_FILES, required=name == "train") for name in NAMES}),
             "field": TEXT,
             "only": record(dict, {name: Key(listed(TEXT, "a list of ids")) for name in NAMES}),
         },

@@ -475,7 +475,7 @@ def _of_files(
     raise_lines(around.file.name, faults)
     with _placed_at(("splits", "files"), around):
         dropped = sum(part.dropped for part in sets.values())
-        return Splits(sets["train"], sets["validation"], sets.get("test"), dropped=dropped)
+        return Splits.of_sets(sets, dropped=dropped)
 
 
 def _joined(parts: Sequence[Dataset], name: str) -> Dataset:

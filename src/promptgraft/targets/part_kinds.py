@@ -11,8 +11,8 @@ from functools import cached_property
 
 import attrs
 
-from promptgraft.errors import DataFormatError, UnknownPartError
-from promptgraft.ground.serde import field_names, parse_json
+from promptgraft.errors import UnknownPartError
+from promptgraft.ground.serde import field_names
 from promptgraft.ground.text import listed
 from promptgraft.overrides.parts.body import (
     kept_names,
@@ -412,11 +412,6 @@ def taken_keys(view: View, container: SectionPath) -> set[str]:
 NAME = "what is shown"
 """The name of the module in its prompt."""
 
-_IN_WORDS = {
-    SectionVisibility.FULL: "is shown now",
-    SectionVisibility.SUMMARY: "is shown as its summary",
-    SectionVisibility.HIDDEN: "is no longer shown",
-}
 _FORM = """\
 {
   "section <path>": "<full or hidden>",
@@ -530,27 +525,6 @@ class VisibilityModule(PromptPart):
                 and example.path[-1] in view.parts.examples[section.path]
             ]
         return open_paths
-
-
-def changes_in_words(name: str, before: str, after: str) -> str:
-    """Return how two texts of a module differ, a sentence a line.
-
-    It is empty if ``name`` is that of another part.
-    """
-    if name.rpartition("#")[2] != NAME:
-        return ""
-    try:
-        old, new = (parse_json(text, where=name) for text in (before, after))
-    except DataFormatError:
-        return ""  # it is a part of somebody's own target
-    if not (isinstance(old, dict) and isinstance(new, dict)):
-        return ""
-    return "\n".join(
-        f"{part} {_IN_WORDS[visibility]}"
-        for part, state in new.items()
-        for visibility in SectionVisibility
-        if state == visibility and state != old.get(part)
-    )
 
 
 def _override(path: SectionPath, visibility: SectionVisibility) -> VisibilityOverride:

@@ -13,14 +13,20 @@ from promptgraft.errors import DataFormatError
 from promptgraft.ground.content import names_in
 from promptgraft.ground.serde import parse_json
 from promptgraft.ground.text import counted, visible
+from promptgraft.overrides.parts.descriptors import SectionVisibility
 from promptgraft.runs.history import RoundSummary
 from promptgraft.runs.report.data import Answers, ReportData
 from promptgraft.runs.report.word_diff import DiffKind, Piece, collapsed, word_diff
 from promptgraft.search.events import CandidateAdded, MutationRejected
 from promptgraft.search.scores import Score
-from promptgraft.targets.part_kinds import changes_in_words
+from promptgraft.targets.part_kinds import NAME
 from promptgraft.targets.types import RolloutRecord
 
+_IN_WORDS = {
+    SectionVisibility.FULL: "is shown now",
+    SectionVisibility.SUMMARY: "is shown as its summary",
+    SectionVisibility.HIDDEN: "is no longer shown",
+}
 _PIECE_BYTES = 16
 _LINE_BYTES = 400
 _DETAIL_BYTES = 2_000
@@ -388,3 +394,24 @@ class Allowance:
         fits = bytes_ <= self.left
         self.left -= bytes_ if fits else 0
         return fits
+
+
+def changes_in_words(name: str, before: str, after: str) -> str:
+    """Return how two texts of a module differ, a sentence a line.
+
+    It is empty if ``name`` is that of another part.
+    """
+    if name.rpartition("#")[2] != NAME:
+        return ""
+    try:
+        old, new = (parse_json(text, where=name) for text in (before, after))
+    except DataFormatError:
+        return ""  # it is a part of somebody's own target
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return ""
+    return "\n".join(
+        f"{part} {_IN_WORDS[visibility]}"
+        for part, state in new.items()
+        for visibility in SectionVisibility
+        if state == visibility and state != old.get(part)
+    )
