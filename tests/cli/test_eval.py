@@ -663,3 +663,22 @@ def test_candidates_of_a_run_are_tried_as_the_run_tried_them(
     stale = console("eval", "--run", "latest")
     assert stale.code == 2
     assert "the source has changed since: section desks: stale" in stale.err
+
+
+def test_answers_that_were_recorded_are_judged_without_a_search(
+    words: Path, console: Console
+) -> None:
+    rows = [
+        case(word, recorded={"text": word.removesuffix("y")}) for word in ("cherry", *"abcdefgh")
+    ]
+    project = (words / "promptgraft.yaml").read_text("utf-8")
+    by_ratio = re.sub(r"(?m)^splits:.*\n(?: .*\n)*", "", project)
+    write_project(words, *rows, files={"promptgraft.yaml": by_ratio})
+    ended = console("eval", "words")
+    assert (ended.code, ended.err) == (0, "")
+    assert "8 of 9 answers pass" in ended.out
+    assert not calls(words)
+    assert "expected cases without a recorded answer, found none" in console("check").out
+    refused = console("optimize", "words")
+    assert refused.code == 2
+    assert "has a recorded answer, which no prompt changes" in refused.err

@@ -158,10 +158,12 @@ class Project:
 
     @cached_property
     def unsplit(self) -> str:
-        """Why the cases are too few for a search; empty if they are not."""
+        """Why the cases are not enough for a search; empty if they are."""
         splits = self.config.splits
         if splits.files is not None or splits.field is not None:
             return ""
+        if all(case.recorded is not None for case in self._whole):
+            return "expected cases without a recorded answer, found none"
         if self.baml is None and is_divisible(self._whole):
             return ""
         try:
