@@ -509,7 +509,7 @@ def unsaid_fault(columns: Sequence[str]) -> str:
     return (
         f"nothing says whether the model may see {listed(columns)}; name the answer or the input "
         "with `fields: {expected: COLUMN}` or `fields: {input: [COLUMN, ...]}`, or the messages of "
-        "a chat with `fields: {turns: COLUMN}`, in Python with `Dataset.of(CASES, label=COLUMN)`"
+        "a chat with `fields: {turns: COLUMN}`; `Dataset.load` and `Dataset.of` take `fields`, too"
     )
 
 
