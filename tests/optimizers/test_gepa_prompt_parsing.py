@@ -155,6 +155,8 @@ def test_the_line_before_a_text_is_its_reason_and_edits_are_made_in_the_current_
     stop = EDITS.replace("brief", "kind").replace("exact", "sure")
     for reply in (f"So:\n{EDITS}\n{stop}", f"```\n{EDITS}\n```\nand\n```\n{stop}\n```"):
         assert new_text(reply, "Be brief.\nBe kind.").text == "Be exact.\nBe sure."
+    code = EDITS.replace("exact", "exact.\n```js\n1\n```")
+    assert new_text(f"So:\n{code}", "Be brief.").text == "Be exact.\n```js\n1\n```."
 
 
 def test_a_block_is_for_the_part_whose_name_it_opens_with() -> None:
@@ -313,7 +315,10 @@ LONG = {
     "line ends": "```instruction\n" + "\r" * MEGABYTE + "\n```",
     "brackets": "```instruction\n" + "(" * MEGABYTE + "\n```",
     "ellipses": "```instruction\n" + "..." * (MEGABYTE // 3) + "\n```",
-    "new words": "```instruction\nThis is " + "new " * (MEGABYTE // 4) + "\n```",
+    "new words": "```instruction\nHere is " + "new " * (MEGABYTE // 4) + "\n```",
+    "existing words": "```instruction\n... existing " + "a " * (MEGABYTE // 2) + "\n```",
+    "words after ellipses": "```instruction\n" + "... a b c d e\n" * (MEGABYTE // 14) + "```",
+    "an object": '```instruction\n{"' + '{"a' * (MEGABYTE // 3) + "\n```",
     "entities": "```instruction\n" + "&amp;" * (MEGABYTE // 5) + "\n```",
     "removed lines": "```instruction\n" + "-x\n" * (MEGABYTE // 3) + "```",
     "edits": "<<<<<<< SEARCH\n" * (MEGABYTE // 15),

@@ -26,15 +26,16 @@ T = TypeVar("T")
 _NAMES = r"(?:seed:)?think(?:ing)?|thoughts?|reasoning"
 # As models write them: Qwen and R1, Magistral, Kimi, and models that imitate them.
 _OPENING = re.compile(
-    rf"<(?:{_NAMES})(?:\s[^<>]*+)?>|\[THINK\]|◁think▷|<\|begin_of_thought\|>"
+    rf"<(?:{_NAMES})(?:\s++[\w-]++=[^<>]*+)?>|\[THINK\]|◁think▷|<\|begin_of_thought\|>"
     r"|(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)<\|message\|>"
     # gpt-oss behind servers that drop its control tokens.
-    r"|\A(?-i:analysis)(?=(?s:.)*?assistantfinal)",
+    r"|\A(?-i:analysis(?=(?s:.)*?assistantfinal))",
     re.IGNORECASE,
 )
 _CLOSING = re.compile(
     rf"</(?:{_NAMES})>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>"
-    r"|(?:<\|end\|>)?(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>|assistantfinal",
+    r"|(?:<\|end\|>)?(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>"
+    r"|(?-i:assistantfinal)",
     re.IGNORECASE,
 )
 _EITHER = re.compile(f"(?P<opening>{_OPENING.pattern})|{_CLOSING.pattern}", re.IGNORECASE)
@@ -156,13 +157,11 @@ def blocks(text: str, names: Collection[str] = ()) -> tuple[list[AnswerBlock], b
 _WRAPPING = " \t\r\n`*\"'.“”‘’"
 _STATED = re.compile(
     r"\b(?:answer|category|label|choice|result|response|classification|output)\b[*_` \t]*"
-    r"(?:\bis\b|[:：=])[*_ \t]*:?",
+    r"(?:\bis\b|[:：=])[*_ \t]*:?|\\boxed\{(?:\\text\{)?(?P<boxed>[^{}]*+)\}",
     re.IGNORECASE,
 )
 _IN_TAG = re.compile(
-    r"<((?:final[ _-]?)?answer|output|result)(?:\s[^<>]*+)?>(?P<text>[^<]*+)</\1>"
-    r"|\\boxed\{(?:\\text\{)?(?P<boxed>[^{}]*+)\}",
-    re.IGNORECASE,
+    r"<((?:final[ _-]?)?answer|output|result)(?:\s[^<>]*+)?>(?P<text>[^<]*+)</\1>", re.IGNORECASE
 )
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n")
 # English only: in other languages an option counts as named wherever it occurs.
@@ -225,7 +224,7 @@ def _statements(text: str) -> Iterator[str]:
     """Yield the passages of a reply that may be a bare answer, the most explicit first."""
     yield text
     if tagged := [*_IN_TAG.finditer(text)]:
-        yield tagged[-1]["text"] or tagged[-1]["boxed"] or ""
+        yield tagged[-1]["text"]
     if stated := _after_marker(text):
         yield stated
     fenced, _ = blocks(text)
@@ -240,9 +239,11 @@ def _first_and_last(text: str) -> tuple[str, str]:
 
 
 def _after_marker(text: str) -> str:
-    """Return the line after the last ``Answer:`` or the like; empty if there is none."""
+    """Return what is in the last box, or the line after the last ``Answer:``; empty if neither."""
     if not (marks := [*_STATED.finditer(text)]):
         return ""
+    if marks[-1]["boxed"] is not None:
+        return marks[-1]["boxed"]
     lines = text[marks[-1].end() :].strip().splitlines()
     return lines[0] if lines else ""
 
@@ -330,7 +331,7 @@ def number_in(reply: str) -> int | float:
         DataFormatError: there is none, or several.
     """
     text = answer_text(reply)
-    lines = [line.strip(f"{_WRAPPING}#") for line in text.splitlines()]
+    lines = [line.strip(f"{_WRAPPING}#") for line in text.strip().splitlines()]
     bare = [line for line in lines if _NUMBER.fullmatch(line)]
     for passage in (*_statements(text), *(bare if bare == lines[-1:] else ())):
         figures = [figure.rstrip("_.,") for figure in _FIGURE.findall(passage)]

@@ -6,16 +6,19 @@ import itertools
 import json
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from html import escape, unescape
 from typing import NamedTuple
+
+import attrs
 
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
 from promptgraft.ground.text import clip, listed
 from promptgraft.journal.records import MAX_DEPTH
 from promptgraft.overrides.parts.examples import ToolCall, WorkedExample, one_line
-from promptgraft.prompt.answers import answer_text, blocks, name_of
+from promptgraft.prompt.answers import AnswerBlock, answer_text, blocks, name_of
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, unreadable
 from promptgraft.targets.text_lines import SEARCH, SEARCHES, edited
 
@@ -58,24 +61,36 @@ def new_text(
     if finish_reason in _CUT_OFF:
         raise unreadable("the reply was cut off before its end; write a shorter text")
     text = answer_text(reply)
-    own_names = {tag, name_of(part or tag)}
+    block = _bare_edits(text) if tag == TEXT_TAG else None
+    block = block or _block_for(text, tag, part or tag, others)
+    written = _checked(block.text)
+    reason = clip(block.before, _REASON_CHARS, around=" ")
+    return Edit(rewritten(current, written) if tag == TEXT_TAG else written, reason)
+
+
+def _bare_edits(text: str) -> AnswerBlock | None:
+    """Return edits that stand in no block; they may contain blocks."""
+    search, fence = SEARCHES.search(text), _FENCE_LINE.search(text)
+    if search is None or (fence and fence.start() < search.start()):
+        return None
+    return AnswerBlock("", text[search.start() :].strip(), "")
+
+
+def _block_for(text: str, tag: str, part: str, others: Collection[str]) -> AnswerBlock:
+    """Return the block for a part; edits in several blocks are one."""
+    own_names = {tag, name_of(part)}
     all_names = own_names.union(map(name_of, filter(None, others)))
     blocks_read, is_open = blocks(text, all_names)
     if is_open:
         raise unreadable("the reply's fenced block does not end; close it with the same fence")
+    bare = text.strip()
+    if not blocks_read and tag == JSON_TAG and bare.startswith("{") and bare.endswith("}"):
+        return AnswerBlock(tag, bare, "")
+    if not blocks_read:
+        raise unreadable(f"the reply has no fenced block; open one with ```{tag}")
     named = [block for block in blocks_read if block.info and name_of(block.info) in own_names]
     chosen = named or blocks_read
-    bare = text.strip()
-    if not chosen and tag == JSON_TAG and bare.startswith("{") and bare.endswith("}"):
-        return Edit(_checked(bare))
-    if not chosen and tag == TEXT_TAG and (edits := SEARCHES.search(bare)):
-        return Edit(rewritten(current, _checked(bare[edits.start() :])))
-    if not chosen:
-        raise unreadable(f"the reply has no fenced block; open one with ```{tag}")
-    written, reason = chosen[0].text, clip(chosen[0].before, _REASON_CHARS, around=" ")
-    if len(chosen) > 1 and all(SEARCHES.match(block.text) for block in chosen):
-        written = "\n".join(block.text for block in chosen)
-    elif len(chosen) > 1:
+    if len(chosen) > 1 and not all(SEARCHES.match(block.text) for block in chosen):
         raise unreadable(
             f"the reply has {len(chosen)} blocks that may be the text; reply with one, and open "
             "it with more backticks than the text itself uses"
@@ -85,18 +100,24 @@ def new_text(
             "it is not clear where the text ends; open the block with more backticks than the "
             "text itself uses"
         )
-    if not named and (info := name_of(chosen[0].info)) in all_names:
-        raise unreadable(f"the block is for {shown(info)}; write the text of {shown(part)}")
     info = chosen[0].info
-    if any(_TEXT.fullmatch(info[len(n) :]) for n in all_names if info.casefold().startswith(n)):
+    if not named and (name := name_of(info)) in all_names:
+        raise unreadable(f"the block is for {shown(name)}; write the text of {shown(part)}")
+    if _has_text(info, all_names):
         raise unreadable(_TEXT_BESIDE)
-    written = _checked(written)
-    return Edit(rewritten(current, written) if tag == TEXT_TAG else written, reason)
+    return attrs.evolve(chosen[0], text="\n".join(block.text for block in chosen))
 
 
+_FENCE_LINE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
 # Behind the name of a block: more than a word, and no attributes.
 _TEXT = re.compile(r"[ :]\s*+[^\s=][^=]*\s[^=]*")
 _TEXT_BESIDE = "text stands beside the fence that opens a block; begin a new line"
+
+
+def _has_text(info: str, names: Iterable[str]) -> bool:
+    """Return whether more than a name stands beside the fence that opens a block."""
+    rests = (info[len(name) :] for name in names if info.casefold().startswith(name.casefold()))
+    return any(map(_TEXT.fullmatch, rests))
 
 
 def named_blocks(
@@ -116,8 +137,7 @@ def named_blocks(
         # In its own spelling, or in any other that fits a single part: `look` may stand by `Look`.
         spelled = {names[block.info]} if block.info in names else meanings.get(name_of(block.info))
         try:
-            rests = [block.info[len(name) :] for name in names if block.info.startswith(name)]
-            if spelled is None and any(map(_TEXT.fullmatch, rests)):
+            if spelled is None and _has_text(block.info, names):
                 raise unreadable(_TEXT_BESIDE)
             if spelled is None and (near := did_you_mean(block.info, names)):
                 raise unreadable(f"no part is called {shown(block.info)}{near}")
@@ -156,27 +176,38 @@ def _checked(text: str) -> str:
     return body
 
 
-# What a model writes beside or in place of a text; the first two are known in English only.
+_REST = r"(?:the )?(?:rest|remaining|existing|previous)"
+_KEPT = (
+    r"(?:(?:is|are|remains?|stays?) )?(?:unchanged|no changes?|(?:the )?same|as (?:before|above))"
+)
+_OF_TEXT = r"(?:text|prompt|rules?|instructions?|lines?|sections?)"
+# What a model writes beside or in place of a text; the first two are known in English only. A good
+# text that is refused costs a question, and a bad one that is taken a few test calls: both the form
+# and the words must be those of no text.
 _NO_TEXT = {
     "begins with words about it": re.compile(
-        r"\A\W{0,20}(?:(?:sure|certainly|of course|okay|ok)\b"
-        r"|(?:here|below|this|the following|following)(?:['’]s| is| are)\b[^\n:]{0,99}\b(?:improved"
-        r"|revised|updated|new|rewritten|refined|better|optimi[sz]ed|final|modified)\b)"
-        r"[^\n:]{0,99}:\W*(?:\n|\Z)",
+        r"\A\W{0,20}(?:(?:sure|certainly|of course)[,!.][^\n:]{0,99}"
+        r"|(?:\w+[,!.] )?(?:here|below)(?:['’]s| is| are)\b[^\n:]{0,60}\b(?:improved|revised"
+        r"|updated|new|rewritten|refined|better|optimi[sz]ed|final|modified)\b[^\n:]{0,40}"
+        r"\b(?:prompt|instructions?|text|version|section)\b(?! (?:of|from|by)\b)[^\n:]{0,60})"
+        r":\W*(?:\n|\Z)",
         re.IGNORECASE,
     ),
     "leaves out lines": re.compile(
-        r"^(?=[^\w\n]*(?:\.{3}|…|[\[(]|<!--))[^\n]*?\b(?:unchanged|no changes?|as (?:before|above)"
-        r"|(?:rest|remaining|existing|previous)(?: of)?(?: the)?(?: \w+)?"
-        r" (?:text|prompt|rules?|instructions?|lines?|section))\b",
+        rf"^(?:(?=[^\w\n]*?(?:\.{{3}}|…))[^\w\n]*+(?:\w++[ ,]++){{0,6}}?{_KEPT}"
+        rf"|(?=[^\w\n]*?(?:\.{{3}}|…|[\[(]|<!--))[^\w\n]*+(?:{_KEPT}|{_REST}(?: \w+){{0,4}}?"
+        rf" (?:{_KEPT}|{_OF_TEXT}(?: {_KEPT}| here)?)))[^\w\n]*+$",
         re.IGNORECASE | re.MULTILINE,
     ),
     "is a diff": re.compile(
-        r"^(?:@@ -\d|\*\*\* (?:Begin Patch|Update File)|diff --git |<{5,} |>{5,} )", re.MULTILINE
+        r"\A\s*(?:@@ -\d|--- \S[^\n]*\n\+\+\+ |\*\*\* (?:Begin Patch|Update File)|diff --git "
+        r"|<{5,} )|^>{5,} ?REPLACE",
+        re.MULTILINE,
     ),
     "is a placeholder": re.compile(r"\A\s*<[^<>\n]+>\s*\Z"),
-    "begins with a tag of the question": re.compile(r"\A\s*<(?:instruction|think(?:ing)?)>"),
-    "is a JSON object": re.compile(r"\A\s*\{\s*\"(?s:.)*\}\s*\Z"),
+    "begins with a tag of the question": re.compile(
+        r"\A\s*(?:<think>|<instruction>(?s:.)*</instruction>\s*\Z)"
+    ),
 }
 
 
@@ -191,22 +222,29 @@ def rewritten(before: str, reply: str) -> str:
         if reply[: search.start()].strip():
             raise unreadable(f"the block holds other text before its edits; begin it with {SEARCH}")
         return edited(before, reply)
-    faults = [
-        fault
-        for fault, pattern in _NO_TEXT.items()
-        if pattern.search(reply) and not pattern.search(before)
-    ]
-    removed = {f"-{line}" for line in before.split("\n") if line.strip()}
-    if removed.intersection(reply.split("\n")) and not removed.intersection(before.split("\n")):
-        faults.append("is a diff")
-    plain = unescape(reply)
-    if escape(plain) == reply.replace("&#39;", "&#x27;") != plain and unescape(before) == before:
-        faults.append("is escaped for HTML")
-    if faults:
-        raise unreadable(f"the block {faults[0]}; write the whole new text in it and nothing else")
+    if fault := next(_faults(before, reply), ""):
+        raise unreadable(f"the block {fault}; write the whole new text in it and nothing else")
     return reply
 
 
+def _faults(before: str, reply: str) -> Iterator[str]:
+    """Yield why a block is no text alone, unless the current text is like that too."""
+    for fault, pattern in _NO_TEXT.items():
+        if pattern.search(reply) and not pattern.search(before):
+            yield fault
+    removed, lines = {f"-{line}" for line in before.split("\n") if line.strip()}, reply.split("\n")
+    if not removed.isdisjoint(lines) and any(line.startswith("+") for line in lines):
+        yield "is a diff"
+    plain = unescape(reply)
+    if escape(plain) == reply.replace("&#39;", "&#x27;") != plain and unescape(before) == before:
+        yield "is escaped for HTML"
+    if _OBJECT.match(reply) and not _OBJECT.match(before):
+        with suppress(InvalidProposalError):
+            read_value(reply)
+            yield "is a JSON object"
+
+
+_OBJECT = re.compile(r"\s*\{\s*\"")
 _ALIASES = "aliases"
 _TOOL_EXAMPLE = ("description", "input", "output")
 _STEP = ("tool", *_TOOL_EXAMPLE)
