@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -15,7 +15,7 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.case_reader import CaseFiles, CaseReader
 from promptgraft.evals.plain import Names, PlainReader
 from promptgraft.evals.rows import ENDINGS, SETS, CaseFaults, Row, jsonl_rows
-from promptgraft.evals.types import Case, cases_of
+from promptgraft.evals.types import Case, as_cases, cases_of
 from promptgraft.ground.content import in_words, named
 from promptgraft.ground.files import as_path, is_file
 from promptgraft.ground.frames import Frame, is_frame
@@ -256,11 +256,7 @@ class Dataset(Shown):
             raise ConfigError(f"cases: expected a list of cases, found {what}; {mend}")
         if is_frame(cases):
             cases = _reader("frame")(cases)
-        if not isinstance(cases, Iterable) or isinstance(cases, str):
-            mend = "; `Dataset.load` reads a file" if isinstance(cases, (str, PurePath)) else ""
-            what = f"expected cases, mappings or a table, found {shown(cases)}"
-            raise ConfigError(f"cases: {what}{mend}")
-        case_list = tuple(cases)
+        case_list = as_cases(cases, "cases, mappings or a table")
         ready = tuple(case for case in case_list if isinstance(case, Case))
         if len(ready) == len(case_list):
             return cls(ready, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from decimal import Decimal
 from enum import StrEnum
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import attrs
@@ -332,14 +332,17 @@ class Verdict:
             raise ConfigError(f"metric `{self.metric}`: score and passed are known together")
 
 
+def as_cases(cases: object, expected: str = "a list of cases") -> tuple[Any, ...]:
+    """Return what a user passes as cases as a tuple, or raise a ``ConfigError``."""
+    if not isinstance(cases, Iterable) or isinstance(cases, str):
+        mend = "; `Dataset.load` reads a file" if isinstance(cases, (str, PurePath)) else ""
+        raise ConfigError(f"cases: expected {expected}, found {shown(cases)}{mend}")
+    return tuple(cases)
+
+
 def cases_of(cases: Iterable[Case]) -> tuple[Case, ...]:
     """Return cases as a tuple, or raise a ``ConfigError`` for anything else."""
-    source: object = cases  # users may pass anything, whatever the annotation says
-    if isinstance(source, (str, Path)) or not isinstance(source, Iterable):
-        mend = "; `Dataset.load` reads a file" if isinstance(source, (str, Path)) else ""
-        raise ConfigError(f"cases: expected a list of cases, found {shown(source)}{mend}")
-    chosen = tuple(source)
-    for place, case in enumerate(chosen, start=1):
+    for place, case in enumerate(chosen := as_cases(cases), start=1):
         if not isinstance(case, Case):
             what = f"expected a Case, found {shown(case)}"
             raise ConfigError(f"cases:{place}: {what}; `Dataset.of` reads mappings")

@@ -242,10 +242,8 @@ def _after_marker(text: str) -> str:
     """Return what is in the last box, or the line after the last ``Answer:``; empty if neither."""
     if not (marks := [*_STATED.finditer(text)]):
         return ""
-    if marks[-1]["boxed"] is not None:
-        return marks[-1]["boxed"]
     lines = text[marks[-1].end() :].strip().splitlines()
-    return lines[0] if lines else ""
+    return marks[-1]["boxed"] or next(iter(lines), "")
 
 
 def _texts_in_data(text: str) -> list[str]:

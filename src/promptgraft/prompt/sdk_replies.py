@@ -88,12 +88,7 @@ _ANSWERS: Mapping[tuple[str, str], Callable[[Any], object]] = {
 }
 """How to read the answer of a class, by its package and name."""
 
-_COMPLETIONS = {
-    "ChatCompletion",
-    "ChatCompletionOutput",
-    "ChatCompletionResponse",
-    "ModelResponse",
-}
+_COMPLETIONS = {"ChatCompletion", "ChatCompletionOutput", "ChatCompletionResponse", "ModelResponse"}
 """How the SDKs of many providers call what OpenAI's calls ``ChatCompletion``."""
 
 

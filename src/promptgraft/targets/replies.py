@@ -42,9 +42,8 @@ def new_text(
 
     The block is the only one with that tag or with the name of the part, or the only one at all.
     Its text may contain blocks, if their fences are shorter or have a language. What is around it
-    is ignored, but for a bare fence below it, which may be the end of a text that contains bare
-    fences. A reply that is a JSON object, or edits, needs no block; edits are made in the current
-    text, and may stand in several blocks.
+    is ignored, but for a bare fence below it, which may end a text with bare fences. A JSON object,
+    or edits, need no block; edits are made in the current text, and may stand in several blocks.
 
     Args:
         reply: the reply.
@@ -61,19 +60,14 @@ def new_text(
     if finish_reason in _CUT_OFF:
         raise unreadable("the reply was cut off before its end; write a shorter text")
     text = answer_text(reply)
-    block = _bare_edits(text) if tag == TEXT_TAG else None
-    block = block or _block_for(text, tag, part or tag, others)
+    search = SEARCHES.search(text) if tag == TEXT_TAG else None
+    if search and blocks(text[: search.start()]) == ([], False):
+        block = AnswerBlock("", text[search.start() :].strip(), "")
+    else:
+        block = _block_for(text, tag, part or tag, others)
     written = _checked(block.text)
     reason = clip(block.before, _REASON_CHARS, around=" ")
     return Edit(rewritten(current, written) if tag == TEXT_TAG else written, reason)
-
-
-def _bare_edits(text: str) -> AnswerBlock | None:
-    """Return edits that stand in no block; they may contain blocks."""
-    search, fence = SEARCHES.search(text), _FENCE_LINE.search(text)
-    if search is None or (fence and fence.start() < search.start()):
-        return None
-    return AnswerBlock("", text[search.start() :].strip(), "")
 
 
 def _block_for(text: str, tag: str, part: str, others: Collection[str]) -> AnswerBlock:
@@ -92,25 +86,21 @@ def _block_for(text: str, tag: str, part: str, others: Collection[str]) -> Answe
     chosen = named or blocks_read
     if len(chosen) > 1 and not all(SEARCHES.match(block.text) for block in chosen):
         raise unreadable(
-            f"the reply has {len(chosen)} blocks that may be the text; reply with one, and open "
-            "it with more backticks than the text itself uses"
+            f"the reply has {len(chosen)} blocks that may be the text; reply with one, and open it "
+            f"{_LONGER}"
         )
     if any(not block.info for block in blocks_read[blocks_read.index(chosen[-1]) + 1 :]):
-        raise unreadable(
-            "it is not clear where the text ends; open the block with more backticks than the "
-            "text itself uses"
-        )
-    info = chosen[0].info
-    if not named and (name := name_of(info)) in all_names:
+        raise unreadable(f"it is not clear where the text ends; open the block {_LONGER}")
+    if not named and (name := name_of(chosen[0].info)) in all_names:
         raise unreadable(f"the block is for {shown(name)}; write the text of {shown(part)}")
-    if _has_text(info, all_names):
+    if not named and _has_text(chosen[0].info, all_names):
         raise unreadable(_TEXT_BESIDE)
     return attrs.evolve(chosen[0], text="\n".join(block.text for block in chosen))
 
 
-_FENCE_LINE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
 # Behind the name of a block: more than a word, and no attributes.
 _TEXT = re.compile(r"[ :]\s*+[^\s=][^=]*\s[^=]*")
+_LONGER = "with more backticks than the text itself uses"
 _TEXT_BESIDE = "text stands beside the fence that opens a block; begin a new line"
 
 
@@ -120,67 +110,20 @@ def _has_text(info: str, names: Iterable[str]) -> bool:
     return any(map(_TEXT.fullmatch, rests))
 
 
-def named_blocks(
-    reply: str, names: Mapping[str, str]
-) -> tuple[list[tuple[str, Edit]], list[InvalidProposalError]]:
-    """Return the blocks of a reply that open with a name, each after what it is for.
-
-    ``names`` has what a block may open with, and what it is for. The reason for a text is the line
-    before its block. Refused are blocks whose text is empty, has unusable characters, or stands
-    beside the fence, and those that misspell a name.
-    """
-    meanings: dict[str, set[str]] = {}
-    for name, meant in names.items():
-        meanings.setdefault(name_of(name), set()).add(meant)
-    blocks_named, faults = list[tuple[str, Edit]](), list[InvalidProposalError]()
-    for block in blocks(answer_text(reply), meanings)[0]:
-        # In its own spelling, or in any other that fits a single part: `look` may stand by `Look`.
-        spelled = {names[block.info]} if block.info in names else meanings.get(name_of(block.info))
-        try:
-            if spelled is None and _has_text(block.info, names):
-                raise unreadable(_TEXT_BESIDE)
-            if spelled is None and (near := did_you_mean(block.info, names)):
-                raise unreadable(f"no part is called {shown(block.info)}{near}")
-            if spelled is not None and len(spelled) == 1:
-                reason = clip(block.before, _REASON_CHARS, around=" ")
-                [meant] = spelled
-                blocks_named.append((meant, Edit(_checked(block.text), reason)))
-        except InvalidProposalError as error:
-            faults.append(error)
-    return blocks_named, faults
-
-
-def check_whole(reply: str, finish_reason: str, names: Collection[str]) -> None:
-    """Check that a reply of several blocks was not cut off, and where each of them ends.
-
-    Raises:
-        InvalidProposalError: it was, or that is not clear.
-    """
-    if finish_reason in _CUT_OFF:
-        raise unreadable("the reply was cut off before its end; write shorter texts")
-    blocks_read, is_open = blocks(answer_text(reply), set(map(name_of, names)))
-    if is_open:
-        raise unreadable("the reply's last block does not end; close it with the same fence")
-    if any(not block.info for block in blocks_read):
-        raise unreadable(
-            "it is not clear where a text ends; open its block with more backticks than the text "
-            "itself uses"
-        )
-
-
 def _checked(text: str) -> str:
     body = text.strip("\n")
     if not body.strip():
         raise InvalidProposalError(RejectionReason.EMPTY, "the block is empty; write a text")
-    _check_characters(body, "the text")
+    if bad := _UNUSABLE.search(body):
+        raise _unusable(bad[0], "the text")
     return body
 
 
-_REST = r"(?:the )?(?:rest|remaining|existing|previous)"
-_KEPT = (
-    r"(?:(?:is|are|remains?|stays?) )?(?:unchanged|no changes?|(?:the )?same|as (?:before|above))"
+_KEPT = r"(?:(?:is|are|remain|stay)s? )?(?:unchanged|no changes?|(?:the )?same|as before|as above)"
+_REST = (
+    rf"(?:the )?(?:rest|remaining|existing|previous)(?: \w+){{0,4}}? (?:{_KEPT}"
+    rf"|(?:text|prompt|rules?|instructions?|lines?|sections?)(?: {_KEPT}| here)?)"
 )
-_OF_TEXT = r"(?:text|prompt|rules?|instructions?|lines?|sections?)"
 # What a model writes beside or in place of a text; the first two are known in English only. A good
 # text that is refused costs a question, and a bad one that is taken a few test calls: both the form
 # and the words must be those of no text.
@@ -195,8 +138,7 @@ _NO_TEXT = {
     ),
     "leaves out lines": re.compile(
         rf"^(?:(?=[^\w\n]*?(?:\.{{3}}|…))[^\w\n]*+(?:\w++[ ,]++){{0,6}}?{_KEPT}"
-        rf"|(?=[^\w\n]*?(?:\.{{3}}|…|[\[(]|<!--))[^\w\n]*+(?:{_KEPT}|{_REST}(?: \w+){{0,4}}?"
-        rf" (?:{_KEPT}|{_OF_TEXT}(?: {_KEPT}| here)?)))[^\w\n]*+$",
+        rf"|(?=[^\w\n]*?(?:\.{{3}}|…|[\[(]|<!--))[^\w\n]*+(?:{_KEPT}|{_REST}))[^\w\n]*+$",
         re.IGNORECASE | re.MULTILINE,
     ),
     "is a diff": re.compile(
@@ -222,26 +164,24 @@ def rewritten(before: str, reply: str) -> str:
         if reply[: search.start()].strip():
             raise unreadable(f"the block holds other text before its edits; begin it with {SEARCH}")
         return edited(before, reply)
-    if fault := next(_faults(before, reply), ""):
-        raise unreadable(f"the block {fault}; write the whole new text in it and nothing else")
-    return reply
-
-
-def _faults(before: str, reply: str) -> Iterator[str]:
-    """Yield why a block is no text alone, unless the current text is like that too."""
-    for fault, pattern in _NO_TEXT.items():
-        if pattern.search(reply) and not pattern.search(before):
-            yield fault
-    removed, lines = {f"-{line}" for line in before.split("\n") if line.strip()}, reply.split("\n")
-    if not removed.isdisjoint(lines) and any(line.startswith("+") for line in lines):
-        yield "is a diff"
+    faults = [
+        fault
+        for fault, pattern in _NO_TEXT.items()
+        if pattern.search(reply) and not pattern.search(before)
+    ]
+    removed = {f"-{line}" for line in before.split("\n") if line.strip()}
+    if "\n+" in f"\n{reply}" and not removed.isdisjoint(reply.split("\n")):
+        faults.append("is a diff")
     plain = unescape(reply)
     if escape(plain) == reply.replace("&#39;", "&#x27;") != plain and unescape(before) == before:
-        yield "is escaped for HTML"
+        faults.append("is escaped for HTML")
     if _OBJECT.match(reply) and not _OBJECT.match(before):
         with suppress(InvalidProposalError):
             read_value(reply)
-            yield "is a JSON object"
+            faults.append("is a JSON object")
+    if faults:
+        raise unreadable(f"the block {faults[0]}; write the whole new text in it and nothing else")
+    return reply
 
 
 _OBJECT = re.compile(r"\s*\{\s*\"")
@@ -419,7 +359,8 @@ def _check_usable(value: Json, where: str) -> None:
     while levels:
         part, depth = levels.pop()
         if isinstance(part, str):
-            _check_characters(part, where)
+            if bad := _UNUSABLE.search(part):
+                raise _unusable(bad[0], where)
         elif isinstance(part, (list, dict)):
             if depth > MAX_DEPTH:
                 raise unreadable(f"{where}: nested deeper than {MAX_DEPTH} levels")
@@ -427,12 +368,9 @@ def _check_usable(value: Json, where: str) -> None:
             levels.extend((each, depth + 1) for each in inner)
 
 
-def _check_characters(text: str, where: str) -> None:
-    if bad := _UNUSABLE.search(text):
-        raise InvalidProposalError(
-            RejectionReason.UNUSABLE_TEXT,
-            f"{where} holds the character U+{ord(bad[0]):04X}; leave it out",
-        )
+def _unusable(character: str, where: str) -> InvalidProposalError:
+    detail = f"{where} holds the character U+{ord(character):04X}; leave it out"
+    return InvalidProposalError(RejectionReason.UNUSABLE_TEXT, detail)
 
 
 def text_in(value: Json, where: str) -> str:
@@ -542,33 +480,58 @@ def edits_in(reply: str, names: Mapping[str, str], *, finish_reason: str = "stop
         InvalidProposalError: the reply cannot be read.
     """
     all_names = {**names, **{mark: mark for mark in names.values()}}
-    blocks, faults = named_blocks(reply, all_names)
-    if not blocks and _JSON_EDITS.search(reply):
+    blocks_read, is_open = blocks(answer_text(reply), set(map(name_of, all_names)))
+    edits, faults = _named_edits(blocks_read, all_names)
+    if not edits and _JSON_EDITS.search(reply):
         return read_edits(
             new_text(reply, tag=JSON_TAG, finish_reason=finish_reason).text, names.values()
         )
-    check_whole(reply, finish_reason, all_names)
-    if not blocks and faults:
-        raise faults[0]
-    if not blocks:
-        raise unreadable(
-            "no block of the reply opens with the name of a part; open the block of each new text "
-            f"with ``` and a name, such as ```{next(iter(names))}"
-        )
-    edits: dict[str, Edit] = {}
-    twice = set[str]()
-    for mark, edit in blocks:
-        earlier = edits.get(mark)
-        edits[mark] = edit
-        if earlier and SEARCHES.match(earlier.text) and SEARCHES.match(edit.text):
-            edits[mark] = Edit(f"{earlier.text}\n{edit.text}", earlier.reason)
-        elif earlier:
-            twice.add(mark)
-            faults.append(unfit("expected one block for each part, found two for", mark))
-    edits_left = {mark: edit for mark, edit in edits.items() if mark not in twice}
-    if not edits_left:
-        raise faults[0]
-    return ReadEdits(edits_left, faults)
+    if finish_reason in _CUT_OFF:
+        raise unreadable("the reply was cut off before its end; write shorter texts")
+    if is_open:
+        raise unreadable("the reply's last block does not end; close it with the same fence")
+    if any(not block.info for block in blocks_read):
+        raise unreadable(f"it is not clear where a text ends; open its block {_LONGER}")
+    if not edits:
+        what = "no block of the reply opens with the name of a part; open the block of each new"
+        mend = f"text with ``` and a name, such as ```{next(iter(names))}"
+        raise faults[0] if faults else unreadable(f"{what} {mend}")
+    return ReadEdits(edits, faults)
+
+
+def _named_edits(
+    blocks_read: Iterable[AnswerBlock], names: Mapping[str, str]
+) -> tuple[Mapping[str, Edit], list[InvalidProposalError]]:
+    """Return the texts of blocks by the marks of their parts, and the faults of other blocks.
+
+    These are empty, have unusable characters or text beside the fence, misspell a name, or are
+    several for one part and no edits.
+    """
+    meanings: dict[str, set[str]] = {}
+    for name, mark in names.items():
+        meanings.setdefault(name_of(name), set()).add(mark)
+    edits, twice, faults = dict[str, Edit](), set[str](), list[InvalidProposalError]()
+    for block in blocks_read:
+        # In its own spelling, or in any other that fits a single part: `look` may stand by `Look`.
+        spelled = {names[block.info]} if block.info in names else meanings.get(name_of(block.info))
+        try:
+            if spelled is None and _has_text(block.info, names):
+                raise unreadable(_TEXT_BESIDE)
+            if spelled is None and (near := did_you_mean(block.info, names)):
+                raise unreadable(f"no part is called {shown(block.info)}{near}")
+            if spelled is None or len(spelled) > 1:
+                continue
+            [mark] = spelled
+            edit = Edit(_checked(block.text), clip(block.before, _REASON_CHARS, around=" "))
+            earlier = edits.setdefault(mark, edit)
+            if SEARCHES.match(earlier.text) and SEARCHES.match(edit.text) and earlier is not edit:
+                edits[mark] = Edit(f"{earlier.text}\n{edit.text}", earlier.reason)
+            elif earlier is not edit:
+                twice.add(mark)
+                raise unfit("expected one block for each part, found two for", mark)
+        except InvalidProposalError as error:
+            faults.append(error)
+    return {mark: edit for mark, edit in edits.items() if mark not in twice}, faults
 
 
 def no_edit() -> InvalidProposalError:
