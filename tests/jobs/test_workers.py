@@ -144,7 +144,11 @@ MODEL = Hanging()
 FORKING = """
 import multiprocessing
 import signal
+import threading
 import time
+
+# As it starts a process, multiprocessing takes the ends of others, which their threads then miss.
+ONE = threading.Lock()
 
 def wait(ready):
     ready.set()
@@ -152,6 +156,12 @@ def wait(ready):
         time.sleep(0.01)
 
 def kind(case, answer):
+    if case.id.endswith("0"):  # some are enough: each fork copies the tables of a large process
+        with ONE:
+            end_a_process()
+    return float(answer.text == case.expected)
+
+def end_a_process():
     context = multiprocessing.get_context("fork")
     ready = context.Event()
     child = context.Process(target=wait, args=(ready,), daemon=True)
@@ -160,7 +170,6 @@ def kind(case, answer):
     child.terminate()
     child.join(20)
     assert child.exitcode == -signal.SIGTERM
-    return float(answer.text == case.expected)
 """
 
 
