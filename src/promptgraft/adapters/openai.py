@@ -170,7 +170,8 @@ class ChatWire:
         choice = answer.choices[0]
         message, reason = choice.message, choice.finish_reason or ""
         # litellm calls reasons that it does not know `stop`, and keeps them beside it.
-        reasons = f"{reason} {choice.provider_specific_fields.get('native_finish_reason', '')}"
+        native = (choice.provider_specific_fields or {}).get("native_finish_reason", "")
+        reasons = f"{reason} {native}"
         is_refused = message.refusal or _REFUSED.search(reasons)
         if choice.error or (not is_refused and _BROKEN.search(reasons)):
             detail = f": {canonical_json(choice.error)}" if choice.error else ""
@@ -257,7 +258,7 @@ class _Choice(msgspec.Struct, frozen=True):
     message: _Message
     finish_reason: str | None = None
     error: Any = None
-    provider_specific_fields: dict[str, Any] = {}
+    provider_specific_fields: dict[str, Any] | None = None
 
 
 class _Answer(msgspec.Struct, frozen=True):

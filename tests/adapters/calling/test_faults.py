@@ -111,6 +111,9 @@ def test_a_missing_model_is_no_missing_path(answer: object) -> None:
         (received(400, [{"error": {"message": "API key not valid. Pass one."}}]), PERMANENT, None),
         (received(400, error("no_db_connection", "No connected db.")), PERMANENT, None),
         (received(400, error("x", "Invalid model name passed in model=m.")), PERMANENT, None),
+        (received(400, error("x", "The model `m` does not exist.")), PERMANENT, None),
+        (received(400, error("x", "Model Not Exist")), PERMANENT, None),
+        (received(400, error("x", "model m: the image was not found")), REJECTED, None),
         (received(400, error("budget_exceeded", "Budget has been exceeded!")), PERMANENT, None),
         (
             received(403, error("x", "requires moderation and your input was flagged")),

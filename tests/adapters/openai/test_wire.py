@@ -125,6 +125,8 @@ def test_a_part_of_an_answer_that_the_server_broke_off_is_no_answer(reason: str)
     body["choices"][0]["provider_specific_fields"] = {"native_finish_reason": reason}
     with pytest.raises(BrokenTurnError, match=reason):  # as litellm says it
         wire().read(body)
+    body["choices"][0]["provider_specific_fields"] = None
+    assert wire().read(body).text == "on"
     body["choices"][0]["error"] = {"code": 502, "message": "Upstream"}
     with pytest.raises(BrokenTurnError, match="Upstream"):
         wire().read(body)

@@ -197,7 +197,8 @@ _MEANT = {
         re.IGNORECASE,
     ),
     404: re.compile(
-        r"\binvalid model name\b|\bmodel .{0,80}(?:not exist|not found)", re.IGNORECASE
+        r"\binvalid model name\b|\bmodel:? (?:\S+ )?(?:does |is )?not (?:exist|found)",
+        re.IGNORECASE,
     ),
 }
 # Some limits end with the day.
