@@ -89,12 +89,8 @@ REFUSED: dict[str, Callable[[], object]] = {
     "train: expected a share between 0 and 1, found '0.5'": lambda: ANY.Splits.by_ratio(
         CASES, train="0.5"
     ),
-    "labels: expected a list of texts, found {'a'}": lambda: ANY_METRIC.classification(
-        labels={"a"}
-    ),
-    "labels: expected a list of texts, found [1, 2]": lambda: ANY_METRIC.classification(
-        labels=[1, 2]
-    ),
+    "labels: expected a list of texts, found 'a'": lambda: ANY_METRIC.classification(labels="a"),
+    "labels:1: expected a text, found 1": lambda: ANY_METRIC.classification(labels=[1, "b"]),
     "texts: expected a list of texts, found None": lambda: ANY_METRIC.contains(texts=None),
     "paths:1: expected a text, found 1": lambda: ANY_METRIC.json_match(paths=[1]),
     "expected_path: expected a text, found None": lambda: ANY_METRIC.exact(expected_path=None),

@@ -471,10 +471,7 @@ class ReadEdits(NamedTuple):
 def edits_in(reply: str, names: Mapping[str, str], *, finish_reason: str = "stop") -> ReadEdits:
     """Return the new texts in a reply: blocks by the names of their parts, or one JSON object.
 
-    Args:
-        reply: the reply.
-        names: the marks of the parts that it may edit, by name.
-        finish_reason: why the model ended it.
+    ``names`` has the marks of the parts that it may edit, by name.
 
     Raises:
         InvalidProposalError: the reply cannot be read.
@@ -540,11 +537,7 @@ def no_edit() -> InvalidProposalError:
 
 
 def read_edits(text: str, marks: Collection[str]) -> ReadEdits:
-    """Return the new texts in a reply by the marks of their parts; objects as JSON.
-
-    Args:
-        text: the reply's JSON.
-        marks: the marks of the parts that it may edit.
+    """Return the new texts in a reply of JSON by ``marks``, those of the parts; objects as JSON.
 
     Raises:
         InvalidProposalError: the reply cannot be read, or none of its edits can: they edit an

@@ -135,13 +135,21 @@ def test_faults_of_many_cases_are_one_line_that_counts_the_rest() -> None:
     assert len(str(caught.value)) <= 500
 
 
+def test_texts_may_come_from_any_collection() -> None:
+    labels = {"yes": 1, "no": 0}
+    for texts in (labels, labels.keys(), iter(labels), ["yes", "no"]):
+        assert list(metrics.classification(labels=texts).labels) == ["yes", "no"]
+    # Its identity, of which this is a part, is the same in every process.
+    assert "labels=('no', 'yes')" in repr(metrics.classification(labels={"yes", "no"}))
+
+
 @pytest.mark.parametrize(
     "make",
     [
         lambda: metrics.exact(threshold=1.1),
         lambda: metrics.exact(threshold=float("nan")),
         lambda: metrics.exact(name=" "),
-        lambda: metrics.contains(texts="abc"),  # type: ignore[arg-type]
+        lambda: metrics.contains(texts="abc"),
         lambda: metrics.contains(texts=("",)),
         lambda: metrics.regex(pattern="("),
         metrics.length,

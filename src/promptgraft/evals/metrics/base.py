@@ -62,6 +62,14 @@ def held(hold: Callable[[str], object]) -> Callable[[object, attrs.Attribute[str
     return validate
 
 
+def texts_in(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return texts of any collection, such as a column or the keys of a mapping, as a tuple."""
+    value: Any = tuple(sorted(texts, key=str)) if isinstance(texts, (set, frozenset)) else texts
+    # Lists stay what they are: metrics get their identity from their `repr`.
+    is_other = isinstance(value, Iterable) and not isinstance(value, (str, list))
+    return tuple(value) if is_other else value
+
+
 def each_of(
     what: str, hold: Callable[[str], object], *, least: int = 0
 ) -> Callable[[object, attrs.Attribute[tuple[str, ...]], Sequence[str]], None]:

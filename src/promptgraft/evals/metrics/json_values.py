@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, TypeVar
 import attrs
 
 from promptgraft.errors import DataFormatError
-from promptgraft.evals.metrics.base import BaseMetric, Needed, ReferenceMetric, each_of
+from promptgraft.evals.metrics.base import BaseMetric, Needed, ReferenceMetric, each_of, texts_in
 from promptgraft.evals.metrics.reading import (
     Folding,
     Path,
@@ -208,8 +208,8 @@ class JsonMatch(ReferenceMetric, JsonRules):
 
     kind: ClassVar[str] = "json_match"
 
-    paths: tuple[str, ...] = attrs.field(default=(), validator=paths_only)
-    ignore: tuple[str, ...] = attrs.field(default=(), validator=paths_only)
+    paths: tuple[str, ...] = attrs.field(default=(), converter=texts_in, validator=paths_only)
+    ignore: tuple[str, ...] = attrs.field(default=(), converter=texts_in, validator=paths_only)
     fenced: bool = attrs.field(default=False, validator=FLAG)
 
     def reference(self, case: Case) -> Json:
@@ -333,7 +333,7 @@ class ToolRule(JsonRules):
         default="exact", validator=one_of("exact", "subset", "ignore")
     )
     results: bool = attrs.field(default=False, validator=FLAG)
-    ignore: tuple[str, ...] = attrs.field(default=(), validator=paths_only)
+    ignore: tuple[str, ...] = attrs.field(default=(), converter=texts_in, validator=paths_only)
 
     def faults(self, expected: ToolUse, found: ToolUse) -> list[str]:
         """Return how a call of the right tool differs from the expected one."""

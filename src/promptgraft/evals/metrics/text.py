@@ -9,7 +9,7 @@ from typing import ClassVar
 import attrs
 
 from promptgraft.errors import OutputError
-from promptgraft.evals.metrics.base import Needed, ReferenceMetric, each_of
+from promptgraft.evals.metrics.base import Needed, ReferenceMetric, each_of, texts_in
 from promptgraft.evals.metrics.reading import Folding, difference, parse_path, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.serde import Json
@@ -78,7 +78,7 @@ class Contains(ReferenceMetric, Folding):
     is_whole: ClassVar[bool] = False
 
     texts: tuple[str, ...] = attrs.field(
-        default=(), validator=each_of("texts", partial(TEXT.hold, "texts"))
+        default=(), converter=texts_in, validator=each_of("texts", partial(TEXT.hold, "texts"))
     )
     any_of: bool = attrs.field(default=False, validator=FLAG)
 

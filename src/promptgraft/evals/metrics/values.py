@@ -12,7 +12,7 @@ from unicodedata import normalize
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.metrics.base import BaseMetric, Needed, ReferenceMetric
+from promptgraft.evals.metrics.base import BaseMetric, Needed, ReferenceMetric, each_of, texts_in
 from promptgraft.evals.metrics.reading import UnusableAnswerError, as_text, parse_path, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
@@ -225,8 +225,6 @@ class Latency(_AmountMetric):
 
 
 def _labels(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: Sequence[str]) -> None:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(label, str) for label in value):
-        raise ConfigError(f"{attribute.name}: expected a list of texts, found {shown(value)}")
     folded = [_fold(label) for label in value]
     if not folded or "" in folded or len(set(folded)) < len(folded):
         raise ConfigError(
@@ -255,7 +253,9 @@ class Classification(ReferenceMetric):
 
     kind: ClassVar[str] = "classification"
 
-    labels: tuple[str, ...] = attrs.field(validator=_labels)
+    labels: tuple[str, ...] = attrs.field(
+        converter=texts_in, validator=[each_of("texts", str), _labels]
+    )
     several: bool = attrs.field(default=False, validator=FLAG)
     within_text: bool = attrs.field(default=False, validator=FLAG)
 
