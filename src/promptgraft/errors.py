@@ -303,6 +303,11 @@ class AgentFaultError(CandidateError):
         super().__init__(message)
         self.place = place
 
+    @property
+    def located(self) -> str:
+        """The message with the place, for people."""
+        return f"{self}{f' ({self.place})' if self.place else ''}"
+
 
 class OutputError(CandidateError, ValueError):
     """The model's answer does not fit the prompt's output type."""

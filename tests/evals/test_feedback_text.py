@@ -6,6 +6,7 @@ import attrs
 
 from promptgraft.evals.metrics.judging import LONGEST_FEEDBACK, feedback_text
 from promptgraft.evals.types import Case, Verdict
+from promptgraft.ground.serde import Json
 
 CASE = Case(
     id="c1",
@@ -18,6 +19,12 @@ VERDICTS = (
     Verdict(metric="judge", score=None, passed=None, reason="the judge's provider failed: 503"),
     Verdict(metric="tone", score=0.25, passed=False, reason="1 of 2\nrubric `kind` not met: rude"),
 )
+
+
+def test_what_a_simulated_user_had_in_mind_is_told() -> None:
+    plan: Json = {"starting_prompt": "Refund!", "conversation_plan": "Your order is A17."}
+    case = attrs.evolve(CASE, fields={"conversation_scenario": plan})
+    assert feedback_text(case, VERDICTS).endswith("\nwhat the user had in mind: Your order is A17.")
 
 
 def test_failed_metrics_come_first_with_their_whole_reasons_and_hints() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from optimizers.worlds import (
     PROMPT,
     RULES,
+    Question,
     Run,
     answer,
     config,
@@ -297,6 +298,12 @@ def test_a_plan_warns_of_few_examples_and_of_a_minibatch_that_is_never_full() ->
     )
     assert warnings(10, 10, held_out=examples(8, first=20)) == (
         "8 test cases prove a gain only if 6 of them get better; use more, better 50",
+    )
+    long = GepaExample(id="long", params=(Question("w" * 500),), label="w")
+    [told] = warnings(10, 10, max_example_chars=100, training_examples=(*examples(19), long))
+    assert told.startswith(
+        "the reflection model sees the first and last 50 characters of an input, and inputs have "
+        "up to 5"
     )
     assert warnings(10, 9) == (f"there are only 9 validation cases; {luck}",)
     assert warnings(3, 10, minibatch_size=4, held_out=examples(2, first=13)) == (

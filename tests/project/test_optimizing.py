@@ -307,6 +307,13 @@ def test_names_in_braces_may_be_meant_as_they_are(text: str) -> None:
     assert improved(text, MAILS, "exact").total_rollouts > 0
 
 
+@pytest.mark.parametrize(
+    "text", ["$mailを分類。", "${mail}ä sort", "$mail, für $$5", "Sort for $5."]
+)
+def test_words_of_other_alphabets_may_touch_a_placeholder(text: str) -> None:
+    assert improved(text, MAILS, "exact").total_rollouts > 0
+
+
 WRONG: tuple[tuple[dict[str, object], str], ...] = (
     ({"prompt": 3}, "prompt: expected a text, texts by name, a PromptTemplate"),
     ({"prompt": " "}, "prompt: 'prompt': expected a text, found ' '"),
@@ -326,6 +333,15 @@ WRONG: tuple[tuple[dict[str, object], str], ...] = (
         },
         "section `prompt` has `{{ mail }}`, which is plain text; write `$mail`",
     ),
+    (
+        {"prompt": "Prüfe $größe.", "cases": MAILS},
+        "has `$größe`, of which only `$gr` is a placeholder; write `$name`, of letters a to z,",
+    ),
+    (
+        {"prompt": "分類: $件名", "cases": MAILS},
+        "a lone `$`; write `$$` for a dollar sign or `$name`",
+    ),
+    ({"prompt": "Prüfe {größe}.", "cases": MAILS}, "plain text; write `$name`, of letters a to z"),
     ({"cases": 3}, "cases: expected a file, a Dataset, Splits or a list of cases, found 3"),
     ({"cases": {"input": "a"}}, "cases: expected a list of cases, found one mapping"),
     ({"cases": "missing.csv"}, "missing.csv: cannot be read"),

@@ -104,6 +104,26 @@ def test_opaque_blocks_can_be_moved_and_repeated_but_not_changed() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (
+            "Say {{ name }}: {{ for_1 }}!{{ expr_1 }}",
+            "Say {{ name }}: {% for t in tags %}[{{ t }}]{% endfor %}!{{ n + 1 }}",
+        ),
+        (
+            "{{ expr_1 }} {{ name }} {{ for_1 }}",
+            "{{ n + 1 }} {{ name }} {% for t in tags %}[{{ t }}]{% endfor %}",
+        ),
+    ],
+)
+def test_a_text_with_placeholders_has_blocks_as_their_author_wrote_them(
+    body: str, text: str
+) -> None:
+    prompt = Prompt(TEMPLATE, overrides_store=store_of((("jinja",), body)))
+    assert text_of(prompt.with_placeholders(), "jinja") == text
+
+
 def test_what_was_applied_and_what_was_skipped_is_told() -> None:
     found = rendered(
         (("fixed",), "Changed."),

@@ -28,16 +28,24 @@ def test_a_model_that_always_answers_alike_is_named() -> None:
     assert result.remarks == result.ended.remarks == (said,)
 
 
+@pytest.mark.parametrize(("trace", "told"), [("", 1), ("[book] {}", 0)])
+def test_agents_that_say_the_same_after_other_calls_are_not_alike(trace: str, told: int) -> None:
+    remarks = Remarks(None, lambda event: None)
+    for number in range(12):
+        remarks(completed("Booked.", 0.5, case=str(number), trace=trace.format(number)))
+    assert len([text for text in remarks.texts(None) if "whatever was asked" in text]) == told
+
+
 def by_length(example: GepaExample, response: Any, session: object) -> RolloutFeedback:
     return RolloutFeedback(score=len(response.text) / 1_000, feedback=f"missing {example.label}")
 
 
-def completed(text: str, score: float) -> RolloutCompleted:
+def completed(text: str, score: float, *, case: str = "", trace: str = "") -> RolloutCompleted:
     record = RolloutRecord(
-        example_id=text,
+        example_id=case or text,
         inputs_repr="",
         output_repr=text,
-        tool_trace_repr="",
+        tool_trace_repr=trace,
         feedback=RolloutFeedback(score=score, feedback=""),
     )
     return RolloutCompleted(position="baseline/0", record=record, total_rollouts=1)

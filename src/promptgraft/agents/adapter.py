@@ -394,10 +394,8 @@ class _Playing:
         if self.adapter.on_agent_error == "zero":
             return error
         turn = f", turn {call.turn + 1}" if self.case.turns else ""
-        place = f" ({error.place})" if error.place else ""
-        message = (
-            f"agent `{self.adapter.agent.name}` on case `{self.case.id}`{turn}: {error}{place}"
-        )
+        name = self.adapter.agent.name
+        message = f"agent `{name}` on case `{self.case.id}`{turn}: {error.located}"
         if self.adapter.on_agent_error == "unscored":
             # The error that leaves a rollout unscored and does not end the run.
             return RejectedRequestError(message)
@@ -527,8 +525,7 @@ def probe(
 
 def _failed(adapter: AgentAdapter, case: Case, error: AgentFaultError, when: str) -> CallerError:
     where = f"{case.origin}: " if case.origin else ""
-    place = f" ({error.place})" if error.place else ""
     return CallerError(
-        f"{where}agent `{adapter.agent.name}` failed {when} `{case.id}`: {error}{place}; "
+        f"{where}agent `{adapter.agent.name}` failed {when} `{case.id}`: {error.located}; "
         "fix it first"
     )

@@ -165,7 +165,11 @@ def _by_name(
         meant = "; ".join(itertools.islice(hints.values(), 3)) or _NO_PLACE
         mend = "give an object with values by name, or `params`" if open_names else meant
         raise errors.ConfigError(f"input: a text needs one open placeholder, found {there}; {mend}")
-    return _CaseInput({open_names[0]: case.input})
+    [open_name] = open_names
+    longer = (name for name in hints if name.startswith(open_name) and not name.isascii())
+    if name := next(longer, ""):
+        raise errors.ConfigError(f"input: {hints[name]}")
+    return _CaseInput({open_name: case.input})
 
 
 def _is_message(value: Input) -> TypeGuard[str | Content]:

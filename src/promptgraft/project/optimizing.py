@@ -214,8 +214,8 @@ NAMESPACE = "texts"
 _INPUT = "input"
 _CASES_PER_LABEL = 2
 _FILE = re.compile(r"\S+\.(md|txt|jinja2?|j2|prompty|prompt|json|ya?ml)")
-# A dollar sign that begins no placeholder, such as that of `$5`.
-_LITERAL_DOLLAR = re.compile(r"(?<!\$)\$(?!\$|\{?[_a-zA-Z])")
+# A dollar sign that begins no placeholder, such as that of `$5`; `$größe` is meant to be one.
+_LITERAL_DOLLAR = re.compile(r"(?<!\$)\$(?!\$|\{?[^\W\d])")
 
 
 def splits_of(cases: Examples, reads: Collection[str] | None = None) -> Splits:

@@ -47,10 +47,12 @@ def given(name: str) -> Callable[[Values], bool]:
 
 
 _LOOKALIKES = {
-    BodySyntax.DOLLAR: re.compile(r"\{\{? ?([_a-zA-Z]\w*) ?\}\}?"),
-    BodySyntax.JINJA: re.compile(r"(?:\$\{?|\{)([_a-zA-Z]\w*)\}?"),
+    BodySyntax.DOLLAR: re.compile(r"\{\{? ?([^\W\d]\w*) ?\}\}?"),
+    BodySyntax.JINJA: re.compile(r"(?:\$\{?|\{)([^\W\d]\w*)\}?"),
 }
 """Placeholders as users of other syntaxes would write them."""
+_CUT_NAME = re.compile(r"(?<!\$)\$([_a-zA-Z][_a-zA-Z0-9]*)((?![_a-zA-Z0-9])\w+)")
+_FORM = ", of letters a to z, digits and `_`,"
 _OF_SEMANTIC_KERNEL = re.compile(r"\{\{ *\$([_a-zA-Z]\w*) *\}\}")
 
 
@@ -105,14 +107,46 @@ class SectionSource:
         """Split an override body into text and the slots of this template."""
         return parse_body(body, self.syntax, frozenset(self.placeholders))
 
-    def lookalikes(self) -> Iterator[tuple[str, str]]:
-        """Yield each name that is written like a placeholder of another syntax, and a hint."""
+    def moves(self, pieces: Sequence[Piece]) -> bool:
+        """Return whether the opaque slots of a body are others, or in another order."""
+        slots = [piece.name for piece in pieces if isinstance(piece, Slot)]
+        return [name for name in slots if name in self.opaque] != list(self.opaque)
+
+    def tagged(self, pieces: Sequence[Piece]) -> Iterator[Piece]:
+        """Yield the text of a body, and slots as Jinja source with the definitions before them."""
+        # Blocks between which nothing moved keep their source, with comments and definitions.
+        is_moved = self.moves(pieces)
+        blocks = iter(() if is_moved else self.blocks)
+        for piece in pieces:
+            if isinstance(piece, str):
+                yield piece
+            elif piece.name not in self.opaque:
+                yield Slot(spell(piece.name, self.syntax))
+            elif is_moved:
+                yield Slot(self.opaque[piece.name])
+            else:
+                for name, text in blocks:
+                    yield Slot(text)
+                    if name is not None:
+                        break
+        yield from (Slot(text) for _, text in blocks)
+
+    def lookalikes(self, template: str) -> Iterator[tuple[str, str]]:
+        """Yield each name that is written like a placeholder but is none, and a hint."""
         if self.syntax is BodySyntax.PLAIN:
             return
         for text in (piece for piece in self.pieces if isinstance(piece, str)):
             for match in _LOOKALIKES[self.syntax].finditer(text):
-                right = spell(match[1], self.syntax)
-                yield match[1], f"has `{match[0]}`, which is plain text; write `{right}`"
+                is_name = match[1].isascii()
+                right = spell(match[1] if is_name else "name", self.syntax)
+                form = "" if is_name else _FORM.rstrip(",")
+                yield match[1], f"has `{match[0]}`, which is plain text; write `{right}`{form}"
+        for match in _CUT_NAME.finditer(template) if self.syntax is BodySyntax.DOLLAR else ():
+            start, rest = match.groups()
+            # In scripts without case, words touch each other.
+            if rest.lower() != rest.upper():
+                cut = f"has `{match[0]}`, of which only `${start}` is a placeholder"
+                yield start + rest, f"{cut}; write `$name`{_FORM} or `${{{start}}}{rest}`"
 
     def contents(self, values: Values) -> Mapping[str, str | Content]:
         """Return what each slot shows: a text, or texts, images and files.
@@ -214,7 +248,7 @@ def _compile_dollar(template: str, where: str) -> SectionSource:
         else:
             line = template.count("\n", 0, match.start()) + 1
             after = template[match.end() : match.end() + 1]
-            form = ", of letters a to z, digits and `_`," if after.isalpha() else ""
+            form = _FORM if after.isalpha() else ""
             raise PromptDefinitionError(
                 f"{where}:{line}: a lone `$`; write `$$` for a dollar sign or "
                 f"`$name`{form} for a placeholder"

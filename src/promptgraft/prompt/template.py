@@ -179,7 +179,7 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         return {
             name: f"{show_section(path)} {hint}"
             for path, section in self.walked
-            for name, hint in section.source.lookalikes()
+            for name, hint in section.source.lookalikes(section.template)
         }
 
     def _card(self) -> Card:

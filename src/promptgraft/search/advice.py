@@ -15,6 +15,7 @@ from promptgraft.search.algorithm import Questions
 from promptgraft.search.config import RunConfig
 from promptgraft.search.verdict import LEVEL, case_of
 from promptgraft.targets.base import Target
+from promptgraft.targets.formatting import default_example_formatter
 from promptgraft.targets.judging import metrics_of
 
 _LEAST_ACCEPTED = 3  # kept candidates
@@ -53,6 +54,7 @@ def _of_settings(config: RunConfig) -> Iterator[str]:
         yield f"{cases} prove a gain only if {least} of them get better; use more, better 50"
     if compares_expected(metrics_of(config.feedback_fn)):
         yield from filter(None, [contradictions(config.cases)])
+    yield from _clipped(config)
     budget, needed = config.budget, config.rollouts_for(_LEAST_ACCEPTED)
     if budget < needed:
         yield (
@@ -67,6 +69,22 @@ def _of_settings(config: RunConfig) -> Iterator[str]:
             f"limits.max_reflections: {counted(limit, 'reflection call')} can show little; raise "
             f"it to {_LEAST_ACCEPTED} or more"
         )
+
+
+def _clipped(config: RunConfig) -> Iterator[str]:
+    """Yield a line if the reflection model would see less than half of the longest input."""
+    limit = config.max_example_chars
+    if config.example_formatter is None:
+        examples = config.training_examples
+        longest = max(
+            (len(default_example_formatter(each, None)[0]) for each in examples), default=0
+        )
+        if longest > 2 * limit:
+            yield (
+                f"the reflection model sees the first and last {limit // 2:,} characters of an "
+                f"input, and inputs have up to {longest:,}; raise max_example_chars, or the "
+                "middle of a long input is never learned from"
+            )
 
 
 def _ends(models: Iterable[ProviderAdapter]) -> Iterator[str]:

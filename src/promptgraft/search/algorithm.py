@@ -113,7 +113,7 @@ class BaseSearch:
         if why := self.population.unusable_baseline:
             raise RunStoppedError(
                 StopReason.UNREADABLE,
-                f"{why}; change what the prompt asks for, its output type or the model",
+                f"{why}; fix that, or change the prompt's question, its output type or the model",
             )
 
     def evaluate_more_of_baseline(self) -> Asking[None]:

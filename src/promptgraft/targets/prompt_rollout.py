@@ -220,7 +220,7 @@ class PromptRollout:
             )
             response = answer
         except errors.CandidateError as error:
-            fault = str(error)
+            fault = error.located if isinstance(error, errors.AgentFaultError) else str(error)
             # Hints for single metrics are left out, because none of them judges.
             hints = feedback_text(example.label, ()) if isinstance(example.label, Case) else ""
             texts = filter(None, (f"The answer could not be used: {error}", hints))

@@ -308,6 +308,21 @@ def test_a_bare_score_comes_with_what_was_expected_and_found(
     assert right.judge(case(expected=expected), Answer(text=text)).reason == "`same` returned 1"
 
 
+def test_a_bare_score_comes_with_what_the_function_says_of_itself() -> None:
+    def refunded(case: Case, answer: Answer) -> bool:
+        """The customer is promised
+        the refund.
+
+        Not before the order number is known.
+        """
+        return "refund" in answer.text
+
+    metric = metrics.python(function=refunded)
+    verdict = metric.judge(case(expected=None), Answer(text="Sorry."))
+    assert verdict.reason == "`refunded` returned 0; The customer is promised the refund."
+    assert metric.judge(case(), Answer(text="refund")).reason == "`refunded` returned 1"
+
+
 @pytest.mark.parametrize(
     ("outcome", "mend"),
     [
@@ -340,7 +355,8 @@ def test_a_function_that_raises_is_a_feedback_error_unless_it_says_whose_fault_i
     def dead(case: Case, answer: Answer) -> float:
         raise TransientProviderError("no answer")
 
-    with pytest.raises(FeedbackError, match="metric `broken`, case `a`: KeyError: 'city'"):
+    told = r"case `a`: KeyError: 'city' .*; if the answer is at fault, catch the error and return 0"
+    with pytest.raises(FeedbackError, match=told):
         judge_case([metrics.python(function=broken)], case(), Answer(text=""))
     with pytest.raises(TransientProviderError):
         metrics.python(function=dead).judge(case(), Answer(text=""))

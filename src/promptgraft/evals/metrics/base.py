@@ -401,14 +401,14 @@ def verdict_on(
 
 
 def _attributes_hint(error: BaseException, case: Case, judged: Answer) -> str:
-    """Return what a case or an answer has where a function looked for something else."""
+    """Return how to mend a function that raised, such as what a case or an answer has."""
     there = error.obj if isinstance(error, AttributeError) else None
     items = str(error) if isinstance(error, TypeError) else ""  # of `case["expected"]`
     if there is case or items.startswith("'Case' object is not subscriptable"):
         return "; a case has `input`, `expected`, `id` and `fields`"
     if there is judged or items.startswith("'Answer' object is not subscriptable"):
         return "; an answer has `text`, `output`, `tools` and `usage`"
-    return ""
+    return "; if the answer is at fault, catch the error and return 0 with a reason"
 
 
 def deadline_of(session: SessionProtocol | None) -> Deadline | None:

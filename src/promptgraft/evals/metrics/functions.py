@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pkgutil
 from collections.abc import Mapping
 from types import CodeType, FunctionType, MethodType
@@ -131,10 +132,18 @@ class Python(BaseMetric):
         # A traceback, a diff or a list of faults would say little in one line.
         lines = "\n".join(line.rstrip() for line in why.strip().splitlines())
         # A bare score says nothing to who is to write a better prompt.
-        told = compared(case, answer) if score < 1 and not lines else ""
-        bare = f"`{self.name}` returned {score:g}{'; ' if told else ''}{told}"
+        asked = _about(self.function)
+        told = [compared(case, answer), asked] if score < 1 and not lines else []
+        bare = "; ".join([f"`{self.name}` returned {score:g}", *filter(None, told)])
         reason = clip(lines, LONGEST_VERDICT_REASON) or bare
         return attrs.evolve(self.verdict(score, ""), reason=reason)
+
+
+def _about(function: object) -> str:
+    """Return the first paragraph of a function's docstring in one line; empty if it has none."""
+    if not isinstance(function, (FunctionType, MethodType)):
+        return ""
+    return " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
 
 
 def _given(outcome: object) -> tuple[object, ...]:

@@ -354,6 +354,8 @@ def feedback_text(case: Case, verdicts: Sequence[Verdict], *, notes: Iterable[st
     ]
     if general := case.hints.get(""):
         parts.append(f"hint: {_plain(general)}")
+    if case.scenario is not None:
+        parts.append(f"what the user had in mind: {case.scenario.conversation_plan}")
     if isinstance(case, TaughtCase):
         parts.append(case.remark)
     parts += [f"the answer was repaired: {note}" for note in notes]

@@ -10,7 +10,7 @@ import attrs
 
 from promptgraft.errors import OutputError
 from promptgraft.evals.metrics.base import Needed, ReferenceMetric, each_of, texts_in
-from promptgraft.evals.metrics.reading import Folding, difference, parse_path, quoted
+from promptgraft.evals.metrics.reading import Folding, brief, difference, parse_path, quoted
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import FLAG, TEXT
@@ -42,10 +42,9 @@ class Exact(ReferenceMetric, Folding):
         text = self.fold(self.found_text(answer))
         if text in references or any(map(partial(_reads_as, answer.output), references)):
             return self.verdict(1.0, f"found the expected {quoted(text)}")
-        alternatives = (
-            f" ({len(references) - 1} more would be right)" if len(references) > 1 else ""
-        )
-        return self.verdict(0.0, difference(references[0], text) + alternatives)
+        others: list[Json] = [*references[1 : len(self.reference(case))]]
+        also = f"; also right: {brief(others)}" if others else ""
+        return self.verdict(0.0, difference(references[0], text) + also)
 
 
 def _reads_as(output: object, text: str) -> bool:

@@ -377,27 +377,11 @@ def _dollar(piece: Piece, following: Piece) -> str:
 
 def _tagged(pieces: Sequence[Piece], source: SectionSource) -> Iterator[Piece]:
     """Yield text, and slots as Jinja source together with the definitions before them."""
-    slots = [piece.name for piece in pieces if isinstance(piece, Slot)]
-    # Blocks between which nothing moved keep their source, with comments and definitions.
-    is_moved = [name for name in slots if name in source.opaque] != list(source.opaque)
-    if is_moved and any(_DEFINES.search(text) for _, text in source.blocks):
+    if source.moves(pieces) and any(_DEFINES.search(text) for _, text in source.blocks):
         raise ConfigError(
             "the new text moves or repeats blocks of a template that sets names; write it by hand"
         )
-    blocks = iter(() if is_moved else source.blocks)
-    for piece in pieces:
-        if isinstance(piece, str):
-            yield piece
-        elif piece.name not in source.opaque:
-            yield Slot(f"{{{{ {piece.name} }}}}")
-        elif is_moved:
-            yield Slot(source.opaque[piece.name])
-        else:
-            for name, text in blocks:
-                yield Slot(text)
-                if name is not None:
-                    break
-    yield from (Slot(text) for _, text in blocks)
+    return source.tagged(pieces)
 
 
 def _bare(tag: str, before: Piece, after: Piece) -> str:
