@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -301,9 +302,10 @@ def test_a_plan_warns_of_few_examples_and_of_a_minibatch_that_is_never_full() ->
     )
     long = GepaExample(id="long", params=(Question("w" * 500),), label="w")
     [told] = warnings(10, 10, max_example_chars=100, training_examples=(*examples(19), long))
-    assert told.startswith(
-        "the reflection model sees the first and last 50 characters of an input, and inputs have "
-        "up to 5"
+    assert re.fullmatch(
+        r"inputs have up to 5\d\d characters, of which the reflection model sees the first and "
+        "last 50; raise max_example_chars if the middle matters",
+        told,
     )
     assert warnings(10, 9) == (f"there are only 9 validation cases; {luck}",)
     assert warnings(3, 10, minibatch_size=4, held_out=examples(2, first=13)) == (

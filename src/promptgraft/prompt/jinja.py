@@ -8,13 +8,13 @@ from __future__ import annotations
 import functools
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import attrs
 
 from promptgraft.errors import BindingError, PromptDefinitionError, PromptRenderError
-from promptgraft.overrides.parts.body import Piece, Slot
+from promptgraft.overrides.parts.body import BodySyntax, Piece, Slot, spell
 
 if TYPE_CHECKING:
     from jinja2 import Template, nodes
@@ -241,6 +241,31 @@ class JinjaBlocks:
 
     where: str
     blocks: tuple[tuple[str | None, str], ...]
+
+    def moves(self, pieces: Sequence[Piece]) -> bool:
+        """Return whether the opaque slots of a body are others, or in another order."""
+        names = [name for name, _ in self.blocks if name is not None]
+        slots = [piece.name for piece in pieces if isinstance(piece, Slot)]
+        return [name for name in slots if name in names] != names
+
+    def tagged(self, pieces: Sequence[Piece]) -> Iterator[Piece]:
+        """Yield the text of a body, and slots as Jinja source with the definitions before them."""
+        # Blocks between which nothing moved keep their source, with comments and definitions.
+        is_moved, sources = self.moves(pieces), dict(self.blocks)
+        blocks = iter(() if is_moved else self.blocks)
+        for piece in pieces:
+            if isinstance(piece, str):
+                yield piece
+            elif piece.name not in sources:
+                yield Slot(spell(piece.name, BodySyntax.JINJA))
+            elif is_moved:
+                yield Slot(sources[piece.name])
+            else:
+                for name, text in blocks:
+                    yield Slot(text)
+                    if name is not None:
+                        break
+        yield from (Slot(text) for _, text in blocks)
 
     def texts(self, values: Mapping[str, object]) -> Mapping[str, str]:
         """Return the text of each slot by name."""

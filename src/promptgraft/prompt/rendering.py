@@ -303,13 +303,7 @@ def _full(
         slot = next((piece.name for piece in source.pieces if isinstance(piece, Slot)), None)
         # As an override would write it: `$5`, not `$$5`. A Jinja template keeps its blocks.
         written = source.body if source.syntax is BodySyntax.DOLLAR else section.template
-        if body is not None:
-            written = body
-            if source.opaque:
-                tagged = source.tagged(source.parse(body))
-                written = "".join(
-                    piece if isinstance(piece, str) else piece.name for piece in tagged
-                )
+        written = written if body is None else source.with_blocks(body)
         segments = [Segment(written, slot)]
     else:
         pieces = source.pieces if body is None else source.parse(body)

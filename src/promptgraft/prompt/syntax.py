@@ -76,6 +76,7 @@ class SectionSource:
         opaque: the Jinja source of each slot that is more than a variable.
         reads: all names that are looked up among the values, also inside opaque slots.
         written: variables of shells as a dollar template spells them, by name.
+        jinja: its opaque slots and definitions; None if it has none.
     """
 
     syntax: BodySyntax
@@ -84,17 +85,12 @@ class SectionSource:
     opaque: Mapping[str, str] = attrs.field(factory=dict)
     reads: tuple[str, ...]
     written: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)
-    _blocks: JinjaBlocks | None = attrs.field(default=None, repr=False, eq=False)
+    jinja: JinjaBlocks | None = attrs.field(default=None, repr=False, eq=False)
 
     @functools.cached_property
     def body(self) -> str:
         """The template in the language of override bodies."""
         return write_body(self.pieces, self.syntax, frozenset(self.placeholders))
-
-    @property
-    def blocks(self) -> tuple[tuple[str | None, str], ...]:
-        """Name and Jinja source of each opaque slot, in order; definitions have no name."""
-        return self._blocks.blocks if self._blocks else ()
 
     @functools.cached_property
     def variables(self) -> tuple[str, ...]:
@@ -107,29 +103,12 @@ class SectionSource:
         """Split an override body into text and the slots of this template."""
         return parse_body(body, self.syntax, frozenset(self.placeholders))
 
-    def moves(self, pieces: Sequence[Piece]) -> bool:
-        """Return whether the opaque slots of a body are others, or in another order."""
-        slots = [piece.name for piece in pieces if isinstance(piece, Slot)]
-        return [name for name in slots if name in self.opaque] != list(self.opaque)
-
-    def tagged(self, pieces: Sequence[Piece]) -> Iterator[Piece]:
-        """Yield the text of a body, and slots as Jinja source with the definitions before them."""
-        # Blocks between which nothing moved keep their source, with comments and definitions.
-        is_moved = self.moves(pieces)
-        blocks = iter(() if is_moved else self.blocks)
-        for piece in pieces:
-            if isinstance(piece, str):
-                yield piece
-            elif piece.name not in self.opaque:
-                yield Slot(spell(piece.name, self.syntax))
-            elif is_moved:
-                yield Slot(self.opaque[piece.name])
-            else:
-                for name, text in blocks:
-                    yield Slot(text)
-                    if name is not None:
-                        break
-        yield from (Slot(text) for _, text in blocks)
+    def with_blocks(self, body: str) -> str:
+        """Return an override body with the source of opaque slots in place of their names."""
+        if not self.jinja:
+            return body
+        pieces = self.jinja.tagged(self.parse(body))
+        return "".join(piece if isinstance(piece, str) else piece.name for piece in pieces)
 
     def lookalikes(self, template: str) -> Iterator[tuple[str, str]]:
         """Yield each name that is written like a placeholder but is none, and a hint."""
@@ -163,10 +142,10 @@ class SectionSource:
         }
         for name, literal in self.written.items():
             contents.setdefault(name, literal)
-        if self._blocks is None:
+        if self.jinja is None:
             return contents
         files = tuple(files_in(values))
-        for name, text in self._blocks.texts(values).items():
+        for name, text in self.jinja.texts(values).items():
             contents[name] = cut_at(text, files) if files else text
         return contents
 
@@ -273,7 +252,7 @@ def _compile_jinja(template: str, where: str) -> SectionSource:
         placeholders=_ordered(merged),
         opaque={name: text for name, text in blocks.blocks if name is not None} if blocks else {},
         reads=reads,
-        blocks=blocks,
+        jinja=blocks,
     )
 
 

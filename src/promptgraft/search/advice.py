@@ -54,7 +54,14 @@ def _of_settings(config: RunConfig) -> Iterator[str]:
         yield f"{cases} prove a gain only if {least} of them get better; use more, better 50"
     if compares_expected(metrics_of(config.feedback_fn)):
         yield from filter(None, [contradictions(config.cases)])
-    yield from _clipped(config)
+    shown = config.max_example_chars
+    if config.example_formatter is None:
+        inputs = (default_example_formatter(each, None)[0] for each in config.training_examples)
+        if (longest := max(map(len, inputs))) > 2 * shown:
+            yield (
+                f"inputs have up to {longest:,} characters, of which the reflection model sees the "
+                f"first and last {shown // 2:,}; raise max_example_chars if the middle matters"
+            )
     budget, needed = config.budget, config.rollouts_for(_LEAST_ACCEPTED)
     if budget < needed:
         yield (
@@ -69,22 +76,6 @@ def _of_settings(config: RunConfig) -> Iterator[str]:
             f"limits.max_reflections: {counted(limit, 'reflection call')} can show little; raise "
             f"it to {_LEAST_ACCEPTED} or more"
         )
-
-
-def _clipped(config: RunConfig) -> Iterator[str]:
-    """Yield a line if the reflection model would see less than half of the longest input."""
-    limit = config.max_example_chars
-    if config.example_formatter is None:
-        examples = config.training_examples
-        longest = max(
-            (len(default_example_formatter(each, None)[0]) for each in examples), default=0
-        )
-        if longest > 2 * limit:
-            yield (
-                f"the reflection model sees the first and last {limit // 2:,} characters of an "
-                f"input, and inputs have up to {longest:,}; raise max_example_chars, or the "
-                "middle of a long input is never learned from"
-            )
 
 
 def _ends(models: Iterable[ProviderAdapter]) -> Iterator[str]:

@@ -55,7 +55,8 @@ class Remarks:
         self._emit = emit
         self.metrics: tuple[Metric, ...] = metrics_of(feedback_fn)
         self._may_like_length = not self.metrics or any(map(asks_models, self.metrics))
-        self._answer: tuple[str, str] | None = None
+        self._answer: str | None = None
+        self._traces: set[str] = set()
         self._are_alike = True
         self._count = 0
         self._examples: set[str] = set()
@@ -77,10 +78,10 @@ class Remarks:
         if record.feedback is None or record.fault:
             return
         if self._are_alike:
+            self._answer = record.output_repr if self._answer is None else self._answer
             # An agent that is judged by its calls may say the same after all of them.
-            answer = record.output_repr, record.tool_trace_repr
-            self._answer = answer if self._answer is None else self._answer
-            self._are_alike = answer == self._answer
+            self._traces.add(record.tool_trace_repr)
+            self._are_alike = record.output_repr == self._answer and len(self._traces) == 1
             self._count += 1
             self._examples.add(record.example_id)
         scores = record.feedback.objectives or {_SCORE: record.feedback.score}
@@ -108,14 +109,9 @@ class Remarks:
             remark_texts.append(f"critical cases got worse: {listed(held_out.lost)}")
         if held_out is not None:
             remark_texts += [f"gamed? {doubt}" for doubt in held_out.doubts]
-        if (
-            self._are_alike
-            and self._answer
-            and self._answer[0]
-            and len(self._examples) >= _FEWEST_ANSWERS
-        ):
+        if self._are_alike and self._answer and len(self._examples) >= _FEWEST_ANSWERS:
             answers = f"all {counted(self._count, 'answer')} of the run were"
-            remark_texts.append(f"{answers} `{_short(self._answer[0])}`, whatever was asked")
+            remark_texts.append(f"{answers} `{_short(self._answer)}`, whatever was asked")
         elif not self._are_alike:
             remark_texts += constant_metrics(self._by_metric)
         remark_texts += silent_metrics(self._reasons, self._scored)

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from promptgraft.adapters.calling.conversation import call_tool
+from promptgraft.adapters.calling.tool_calls import call_tool
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import unstructure
 from promptgraft.ground.strict import structure

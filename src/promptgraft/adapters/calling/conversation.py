@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import attrs
-
 from promptgraft import errors
 from promptgraft.adapters.base import (
     NO_USAGE,
@@ -17,6 +15,7 @@ from promptgraft.adapters.base import (
     ToolInvoked,
     answered,
 )
+from promptgraft.adapters.calling.tool_calls import Called, call_tool, one_line
 from promptgraft.adapters.calling.turns import Finish, ToolAnswer, ToolRequest, Turn, Wire
 from promptgraft.ground.serde import (
     Json,
@@ -25,15 +24,12 @@ from promptgraft.ground.serde import (
     is_unicode,
     parse_json,
     shown,
-    unstructure,
 )
-from promptgraft.ground.strict import structure
-from promptgraft.ground.text import clip, raised
+from promptgraft.ground.text import clip
 from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
-from promptgraft.prompt.schema import JsonObject, own_names
+from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 
 OutputT = TypeVar("OutputT")
@@ -138,37 +134,6 @@ def _fault(turn: Turn, text: str, rounds: int, *, has_tools: bool) -> errors.Out
     return None
 
 
-@attrs.frozen(kw_only=True)
-class Called:
-    """The result of a tool call as plain data, or a one-line error."""
-
-    output: Json = attrs.field(default=None, hash=False)
-    error: str = ""
-
-
-def call_tool(tool: RenderedTool, arguments: Json, session: SessionProtocol) -> Called:
-    """Call a tool in this thread and dispatch ``ToolInvoked``.
-
-    Parameters are ``arguments`` by name or alias. Invalid parameters, a handler that raises, and a
-    result that JSON cannot represent become an error in the result; only a ``ProviderError`` or
-    ``LimitReachedError`` of the handler is raised.
-    """
-    where = f"{tool.name}: input"
-    kind = tool.tool.params_type
-    params: object = arguments
-    result: object = None
-    output: Json = None
-    try:
-        params = structure(own_names(arguments, kind, {}, where=where), kind, where=where)
-        result, error = _handled(tool, params, session)
-        output = unstructure(result)
-    except errors.DataFormatError as unfit:
-        # The model is told, as with an exception of the handler, and may call the tool again.
-        result, error = None, _one_line(str(unfit))
-    session.dispatch(ToolInvoked(name=tool.name, params=params, result=result, error=error))
-    return Called(output=output, error=error)
-
-
 def answer_request(
     request: ToolRequest, tools: Sequence[RenderedTool], session: SessionProtocol
 ) -> ToolAnswer:
@@ -198,23 +163,6 @@ def _called(
             arguments = request.arguments
             error = f"{name}: input: a text holds half of a character (a surrogate)"
     except errors.DataFormatError as unreadable:
-        error = _one_line(str(unreadable))
+        error = one_line(str(unreadable))
     session.dispatch(ToolInvoked(name=name, params=arguments, result=None, error=error))
     return Called(error=error)
-
-
-def _handled(tool: RenderedTool, params: object, session: SessionProtocol) -> tuple[object, str]:
-    """Return the handler's result, or None and why it failed."""
-    if tool.tool.handler is None:
-        return None, "the tool has no handler"
-    try:
-        return awaited(tool.tool.handler(params), deadline=session.deadline), ""
-    # A tool may call a model itself; its failure says nothing about this prompt.
-    except (errors.ProviderError, errors.LimitReachedError):
-        raise
-    except errors.user_errors() as error:  # the model is told
-        return None, _one_line(raised(error))
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin
 
 import attrs
 
-from promptgraft.adapters.calling.conversation import call_tool
+from promptgraft.adapters.calling.tool_calls import call_tool
 from promptgraft.adapters.offline.learner import learn
 from promptgraft.adapters.offline.words import (
     Call,

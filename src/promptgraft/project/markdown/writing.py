@@ -48,6 +48,7 @@ from promptgraft.project.markdown.outline import (
 )
 from promptgraft.project.markdown.values import ToolPlaces
 from promptgraft.project.python_source import PythonSource
+from promptgraft.prompt.jinja import JinjaBlocks
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.syntax import SectionSource
 from promptgraft.prompt.template import PromptTemplate
@@ -377,11 +378,12 @@ def _dollar(piece: Piece, following: Piece) -> str:
 
 def _tagged(pieces: Sequence[Piece], source: SectionSource) -> Iterator[Piece]:
     """Yield text, and slots as Jinja source together with the definitions before them."""
-    if source.moves(pieces) and any(_DEFINES.search(text) for _, text in source.blocks):
+    jinja = source.jinja or JinjaBlocks(where="", blocks=())
+    if jinja.moves(pieces) and any(_DEFINES.search(text) for _, text in jinja.blocks):
         raise ConfigError(
             "the new text moves or repeats blocks of a template that sets names; write it by hand"
         )
-    return source.tagged(pieces)
+    return jinja.tagged(pieces)
 
 
 def _bare(tag: str, before: Piece, after: Piece) -> str:
