@@ -257,7 +257,7 @@ def test_the_sets_of_a_table_are_passed_one_by_one() -> None:
     datasets = pytest.importorskip("datasets")
     table = datasets.Dataset.from_dict({"input": ["a"]})
     for sets in (datasets.DatasetDict({"train": table, "test": table}), {"train": table}):
-        with pytest.raises(ConfigError, match=r"found the sets `?train.*; pass one of them"):
+        with pytest.raises(ConfigError, match=r"sets `?train.*; pass one, or each by `Splits"):
             Dataset.of(sets)
     with pytest.raises(ConfigError, match="found one mapping; write"):
         Dataset.of({"input": "a"})  # type: ignore[dict-item]

@@ -214,6 +214,19 @@ def test_without_validation_cases_a_third_of_the_training_cases_are_taken(tmp_pa
         Splits.by_field(Dataset.of(rows[30:], keep=["part"]), "part")
 
 
+def test_sets_by_name_are_splits() -> None:
+    rows = [{"id": n, "input": f"x{n}"} for n in range(9)]
+    learn, dev, test = (Dataset.of(rows[at : at + 3], name=f"{at}") for at in (0, 3, 6))
+    splits = Splits.of_sets({"train": learn, "dev": dev, "test": test})
+    assert [part.name for part in splits.parts().values()] == ["0", "3", "6"]
+    assert len(Splits.of_sets({"train": learn}).validation) == 1
+    for sets in ({"test": test}, {"train": learn, "extra": dev}):
+        with pytest.raises(
+            ConfigError, match="sets: expected `train`, `validation`, `test`, found"
+        ):
+            Splits.of_sets(sets)
+
+
 def test_all_cases_without_a_place_are_named() -> None:
     rows = [{"id": n, "input": f"x{n}", "split": s} for n, s in enumerate(["learn", "hold", None])]
     whole = Dataset.of(rows, keep=["split"], name="mine")

@@ -251,7 +251,7 @@ class Dataset(Shown):
         fields = _named({"id": id, "input": input, "expected": label}, fields or {})
         if isinstance(cases, Mapping):
             sets = [name for name, part in cases.items() if is_frame(part)]
-            mend = "pass one of them" if sets else f"write [{_CASE}, ...]"
+            mend = "pass one, or each by `Splits.of_sets`" if sets else f"write [{_CASE}, ...]"
             what = f"the sets {listed(map(str, sets))}" if sets else "one mapping"
             raise ConfigError(f"cases: expected a list of cases, found {what}; {mend}")
         if is_frame(cases):
@@ -452,8 +452,6 @@ class Splits(Shown):
     ) -> Splits:
         """Read each set from its own file; naming a file twice is refused before reading.
 
-        Without ``validation`` a third of the training cases are taken.
-
         Raises:
             ConfigError: an argument is unusable.
             DataFormatError: a file is faulty, or two sets overlap.
@@ -469,17 +467,18 @@ class Splits(Shown):
     @classmethod
     def of_sets(cls, sets: Mapping[str, Dataset], *, dropped: int = 0) -> Splits:
         """Return sets by name; without validation cases a third of the training cases are taken."""
-        train, test, validation = sets["train"], sets.get("test"), sets.get("validation")
+        named_sets = {SETS.get(name, name): part for name, part in sets.items()}
+        if not {"train"} <= named_sets.keys() <= {*NAMES}:
+            raise ConfigError(f"sets: expected {listed(NAMES)}, found {listed(sets)}")
+        train, validation = named_sets["train"], named_sets.get("validation")
         if validation is None:
             parts = cls.by_ratio(train, train=2 / 3, validation=1 / 3, test=0)
             train, validation = parts.train, parts.validation
-        return cls(train, validation, test, dropped=dropped)
+        return cls(train, validation, named_sets.get("test"), dropped=dropped)
 
     @classmethod
     def by_field(cls, dataset: Dataset, field: str, *, names: Mapping[str, str] = SETS) -> Splits:
         """Split a data set by the value of ``Case.fields[field]``.
-
-        Without cases for validation a third of the training cases are taken.
 
         Args:
             dataset: the data set.
