@@ -105,6 +105,12 @@ def test_a_new_text_stands_in_a_block_or_as_earlier_versions_asked_in_json(reply
     )
 
 
+@pytest.mark.parametrize("fields", [{"text": " ", "why": ""}, {"text": "a", "why": "x" * 2_001}])
+def test_a_blank_text_or_an_endless_reason_in_json_is_refused(fields: Mapping[str, str]) -> None:
+    with pytest.raises(InvalidProposalError, match="is a JSON object"):
+        read_patch(Reply(text=block(fields), finish_reason="stop"), PART, tag="instruction")
+
+
 def test_the_worst_problem_comes_first() -> None:
     problems = [{"severity": "P3", "problem": "b"}, {"severity": "P0", "problem": "a"}]
     assert READ["merge"](block({"problems": problems})) == (

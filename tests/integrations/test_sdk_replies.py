@@ -179,6 +179,7 @@ REPLIES: Mapping[str, Callable[[], Any]] = {
         {"role": "user", "content": "?"},
         {"role": "assistant", "content": "yes"},
     ],
+    "new messages as data": lambda: [{"role": "assistant", "content": "yes"}],
     "Ollama": lambda: like("ollama._types", "ChatResponse", message=SAID),
     "Ollama text": lambda: like("ollama._types", "GenerateResponse", response="yes"),
     "Strands": lambda: like("strands.agent", "AgentResult", __str__=lambda _: "yes\n"),
@@ -221,7 +222,12 @@ def test_a_crew_with_an_object_answers_with_it() -> None:
 def test_an_object_of_instructor_stands_before_its_completion() -> None:
     completion = of("openai.types.chat", "ChatCompletion", CHAT)
     assert returned(({"shelf": "travel"}, completion)).output == {"shelf": "travel"}
-    assert returned([{"role": "user", "content": "?"}]).output == [{"role": "user", "content": "?"}]
+    for value in (
+        [{"role": "user", "content": "?"}],
+        [{"role": "manager", "name": "Ann"}, {"role": "assistant", "name": "Ben"}],
+        ({"shelf": "travel"}, 1),
+    ):
+        assert returned(value).output == value
 
 
 def test_an_object_in_a_reply_is_an_object() -> None:

@@ -23,6 +23,7 @@ UNPARSABLE, EMPTY, UNUSABLE = (
     RejectionReason.UNUSABLE_TEXT,
 )
 
+EDITS = "<<<<<<< SEARCH\nBe brief.\n=======\nBe exact.\n>>>>>>> REPLACE"
 READ = {
     "plain": ("```instruction\nBe brief.\n```", "Be brief."),
     "upper case": ("```text\nold\n```\n```INSTRUCTION\nBe brief.\n```", "Be brief."),
@@ -115,9 +116,10 @@ REFUSED = {
         UNPARSABLE,
         "2 blocks that may be the text",
     ),
+    "edits beside a text": (f"```\n{EDITS}\n```\n```\nb\n```", UNPARSABLE, "2 blocks"),
     "two blocks without a tag": ("```\na\n```\n```\nb\n```", UNPARSABLE, "2 blocks"),
     "a text beside the fence": ("```instruction Be brief.\nBe kind.\n```", UNPARSABLE, "new line"),
-    "a text after a colon": ("```instruction: Be brief.\nBe kind.\n```", UNPARSABLE, "new line"),
+    "a text after a colon": ("```Instruction: Be brief.\nBe kind.\n```", UNPARSABLE, "new line"),
     "an empty block": ("```instruction\n```", EMPTY, "empty"),
     "a blank block": ("```instruction\n \n\t\n```", EMPTY, "empty"),
     "NUL": ("```instruction\na\x00b\n```", UNUSABLE, "U+0000"),
@@ -143,13 +145,11 @@ def test_a_reply_that_is_not_clear_is_refused_with_a_reason(case: str) -> None:
     assert "\n" not in caught.value.detail
 
 
-EDITS = "<<<<<<< SEARCH\nBe brief.\n=======\nBe exact.\n>>>>>>> REPLACE"
-
-
 def test_the_line_before_a_text_is_its_reason_and_edits_are_made_in_the_current_text() -> None:
     assert new_text("Too long.\n\n```instruction\na\n```") == Edit("a", "Too long.")
     assert new_text("```a`\n```instruction\na\n```") == Edit("a")
-    assert new_text(f"```instruction\n{EDITS}\n```", "Be brief.\nStop.") == Edit("Be exact.\nStop.")
+    exact = Edit("Be exact.\nStop.", "Too long.")
+    assert new_text(f"Too long.\n```instruction\n{EDITS}\n```", "Be brief.\nStop.") == exact
     with pytest.raises(InvalidProposalError, match="edit 1"):
         new_text(f"```instruction\n{EDITS}\n```", "Stop.")
     stop = EDITS.replace("brief", "kind").replace("exact", "sure")
@@ -185,8 +185,8 @@ def test_a_block_of_several_that_cannot_be_used_leaves_the_others() -> None:
 
 def test_edits_of_one_part_may_stand_in_several_blocks() -> None:
     first, second = (f"<<<<<<< SEARCH\n{x}\n=======\n>>>>>>> REPLACE" for x in "ab")
-    reply = f"```P1\n{first}\n```\n```section rules\n{second}\n```"
-    assert edits_in(reply, MARKS) == ({"P1": (f"{first}\n{second}", "")}, [])
+    reply = f"One.\n```P1\n{first}\n```\nTwo.\n```section rules\n{second}\n```"
+    assert edits_in(reply, MARKS) == ({"P1": (f"{first}\n{second}", "One.")}, [])
 
 
 @pytest.mark.parametrize("reply", ['{"a": 1}', '\n{\n"a": {}}\n', "{}"])

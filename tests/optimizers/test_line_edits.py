@@ -99,6 +99,7 @@ NO_TEXTS = [
     ("**Here's the revised prompt:**\n\nBe brief.", "begins with words about it"),
     ("Sure, this is better:\nBe brief.", "begins with words about it"),
     ("Here is the new text:", "begins with words about it"),
+    ("Okay, here is the new text:\nBe brief.", "begins with words about it"),
     ("Sure! Here you are:\nBe brief.", "begins with words about it"),
     ("Below are the refined instructions:\nBe brief.", "begins with words about it"),
     ("Here is the final version of the prompt:\nBe brief.", "begins with words about it"),
@@ -115,6 +116,7 @@ NO_TEXTS = [
     ("--- a\n+++ b\n one", DIFF),
     ("diff --git a b\n one", DIFF),
     ("-one\n+1", DIFF),
+    ("+1\n-one", DIFF),
     ("1\n>>>>>>> REPLACE", DIFF),
     ("<the new text>", "is a placeholder"),
     ("<instruction>\nBe brief.\n</instruction>", "begins with a tag of the question"),
@@ -165,6 +167,10 @@ def test_what_is_no_text_alone_never_becomes_a_prompt(block: str, fault: str) ->
 )
 def test_texts_that_only_look_like_markup_are_kept(text: str) -> None:
     assert rewritten(TEXT, text) == text
+
+
+def test_a_scale_of_signs_is_no_diff_of_blank_lines() -> None:
+    assert rewritten("Say\n\n+ or -.", "Say one of\n-\n+") == "Say one of\n-\n+"
 
 
 LINES = st.lists(st.text("ab \t", max_size=3), min_size=1, max_size=8)

@@ -144,6 +144,7 @@ FORMS: list[tuple[Any, str, Any]] = [
     (Book, '[{"shelf": "travel"}]', REFUSED),
     (Shelves, '["travel", "poetry"]', Shelves(("travel", "poetry"))),
     (Shelves, '["travel", "history"]', REFUSED),
+    (list[Shelves], '[["travel", "poetry"]]', REFUSED),
     (Book, '{"shelf": "travel", "copies": "two"}', REFUSED),
     (Book, '{"shelf": "travel", "copies": 2.5}', REFUSED),
     (Book, "I cannot name a shelf.", REFUSED),

@@ -105,7 +105,7 @@ def answer_in(value: object) -> object:
             return answer_in(_joined(parts) or "")
         case {"choices": [{"message": {"role": "assistant"} as message}]}:
             return answer_in(message)
-        case [{"role": _}, *_, {"role": "assistant"} as message]:
+        case [*_, {"role": "assistant", "content": _} as message]:
             return answer_in(message)
         case (answer, completion) if type(completion).__name__ in _COMPLETIONS:
             return answer_in(answer)

@@ -82,7 +82,7 @@ def _block_for(text: str, tag: str, part: str, others: Collection[str]) -> Answe
         return AnswerBlock(tag, bare, "")
     if not blocks_read:
         raise unreadable(f"the reply has no fenced block; open one with ```{tag}")
-    named = [block for block in blocks_read if block.info and name_of(block.info) in own_names]
+    named = [block for block in blocks_read if name_of(block.info) in own_names]
     chosen = named or blocks_read
     if len(chosen) > 1 and not all(SEARCHES.match(block.text) for block in chosen):
         raise unreadable(

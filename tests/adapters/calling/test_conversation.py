@@ -191,6 +191,9 @@ def test_a_call_that_a_server_leaves_in_the_text_is_no_answer(text: str) -> None
     with pytest.raises(OutputError, match="turn on tool calls in the server"):
         world.respond()
     assert World(says(f"As in {text}")).respond().text.startswith("As in")
+    without = World(says(text))
+    without.rendered = attrs.evolve(without.rendered, tools=())
+    assert without.respond().text
 
 
 def test_endless_tool_rounds_end() -> None:

@@ -135,6 +135,7 @@ def test_a_missing_model_is_no_missing_path(answer: object) -> None:
         ),
         (received(422, {"error": "`inputs` + `max_new_tokens` must be <= 8"}), TOO_LONG, None),
         (received(500, error("server_error", "Context size has been exceeded.")), TOO_LONG, None),
+        (received(503, error("x", "model m not found in memory yet")), TRANSIENT, None),
         (received(412, error("x", "Account suspended")), PERMANENT, None),
         (received(424, {"error": "failed during generation"}), TRANSIENT, None),
         (received(498, error("capacity_exceeded")), TRANSIENT, None),

@@ -96,9 +96,11 @@ def read_patch(reply: Reply, part: ModuleDescription, *, tag: str) -> Edit:
     """
     with contextlib.suppress(InvalidProposalError):
         fields = fields_in(_object(reply), ("text", "why"))
-        text, why = fields["text"], text_in(fields["why"], "why")
-        written = json.dumps(text, ensure_ascii=False) if isinstance(text, dict) else text
-        return Edit(text_in(written, "text").strip("\n"), why.strip())
+        value, why = fields["text"], text_in(fields["why"], "why")
+        value = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
+        _check_length(why, "why")
+        if (text := text_in(value, "text").strip("\n")).strip():
+            return Edit(text, why.strip())
     reply.check()
     return new_text(
         reply.text,
