@@ -111,6 +111,11 @@ def test_a_blank_text_or_an_endless_reason_in_json_is_refused(fields: Mapping[st
         read_patch(Reply(text=block(fields), finish_reason="stop"), PART, tag="instruction")
 
 
+def test_a_new_text_that_is_json_may_be_an_object() -> None:
+    reply = Reply(text=block({"text": {"a": "ü"}, "why": "b"}), finish_reason="stop")
+    assert read_patch(reply, PART, tag="json") == ('{"a": "ü"}', "b")
+
+
 def test_the_worst_problem_comes_first() -> None:
     problems = [{"severity": "P3", "problem": "b"}, {"severity": "P0", "problem": "a"}]
     assert READ["merge"](block({"problems": problems})) == (

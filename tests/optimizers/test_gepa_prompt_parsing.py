@@ -116,6 +116,11 @@ REFUSED = {
         UNPARSABLE,
         "2 blocks that may be the text",
     ),
+    "an open fence below a block around": (
+        "```markdown\n```instruction\nnew\n```\n```\n```",
+        UNPARSABLE,
+        "does not end",
+    ),
     "edits beside a text": (f"```\n{EDITS}\n```\n```\nb\n```", UNPARSABLE, "2 blocks"),
     "two blocks without a tag": ("```\na\n```\n```\nb\n```", UNPARSABLE, "2 blocks"),
     "a text beside the fence": ("```instruction Be brief.\nBe kind.\n```", UNPARSABLE, "new line"),
@@ -321,6 +326,7 @@ LONG = {
     "an object": '```instruction\n{"' + '{"a' * (MEGABYTE // 3) + "\n```",
     "entities": "```instruction\n" + "&amp;" * (MEGABYTE // 5) + "\n```",
     "removed lines": "```instruction\n" + "-x\n" * (MEGABYTE // 3) + "```",
+    "ends of turns": "<|im_end|>" * (MEGABYTE // 10) + "x",
     "edits": "<<<<<<< SEARCH\n" * (MEGABYTE // 15),
     "bad characters": "```instruction\n" + "x\x00" * (MEGABYTE // 2) + "\n```",
 }

@@ -47,6 +47,11 @@ TEXT = "one\ntwo\nthree\ntwo\nfour"
     [
         (edit("one", "1"), "1\ntwo\nthree\ntwo\nfour"),
         (edit("three\ntwo", "3"), "one\ntwo\n3\nfour"),
+        (
+            "<<<< SEARCH\none\n====\na\n>>> REPLACE\n>>>> REPLACE",
+            "a\n>>> REPLACE\ntwo\nthree\ntwo\nfour",
+        ),
+        ("<<<< SEARCH\nthree\n====\n===\n>>>> REPLACE", "one\ntwo\n===\ntwo\nfour"),
         (edit("three", ""), "one\ntwo\ntwo\nfour"),
         (edit("", "five\n\nsix"), f"{TEXT}\nfive\n\nsix"),
         (edit("one  ", "1"), "1\ntwo\nthree\ntwo\nfour"),

@@ -68,6 +68,7 @@ FORMS: list[tuple[Any, str, Any]] = [
         ),
         "A",
     ),
+    (str, "<|channel|>commentary<|message|>x<|end|><|channel|>final<|message|>A", "A"),
     (str, "<|channel|>final<|message|>Atlas<|return|>", "Atlas"),
     (str, "analysisPoetry? No.assistantfinalAtlas", "Atlas"),
     (str, "Analysis: the assistantfinal state", "Analysis: the assistantfinal state"),

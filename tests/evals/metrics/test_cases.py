@@ -504,6 +504,7 @@ def test_expected_texts_that_an_answer_can_have_are_no_fault(
     [
         (int, "1,000", "expected one number, found '1,000'"),
         (bool, "0", "expected one of true, yes, false, no; found '0', which names none of them"),
+        (int, ["some", "1,000"], "expected one number, found 'some'"),
         (date, "01/31/2024", "expected an ISO 8601 date, found '01/31/2024' @ $"),
         (list[str], ["a", "b"], "the metric `json_match` compares objects and lists"),
         (Ticket, "queue", "the metric `json_match` compares objects and lists"),
