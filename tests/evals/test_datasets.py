@@ -345,6 +345,11 @@ def test_a_table_without_a_header_is_told_to_get_one(tmp_path: Path, text: str) 
         with pytest.raises(DataFormatError) as caught:
             Dataset.load(path, fields=fields, parameters=["question"])
         assert caught.value.faults[0].endswith(hint) is not text.startswith("text,")
+    path = tmp_path / "cases.jsonl"
+    path.write_text('{"12": "a"}')
+    with pytest.raises(DataFormatError) as caught:
+        Dataset.load(path, fields={"input": "question", "expected": "12"})
+    assert hint not in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["expected_output", "expectedOutput"])
@@ -495,6 +500,7 @@ def test_pairs_are_an_input_and_an_expected_answer() -> None:
 
 def test_decimals_are_numbers() -> None:
     (case,) = Dataset.of([({"price": Decimal("1.50")}, Decimal(12))])
+    assert isinstance(case.expected, int)
     assert (case.input, case.expected) == ({"price": 1.5}, 12)
     with pytest.raises(DataFormatError, match="expected plain data"):
         Dataset.of([("Where?", Decimal("NaN"))])

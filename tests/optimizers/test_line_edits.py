@@ -51,6 +51,7 @@ TEXT = "one\ntwo\nthree\ntwo\nfour"
             "<<<< SEARCH\none\n====\na\n>>> REPLACE\n>>>> REPLACE",
             "a\n>>> REPLACE\ntwo\nthree\ntwo\nfour",
         ),
+        ("<<<< SEARCH\none\n====\n<<< SEARCH\n>>>> REPLACE", "<<< SEARCH\ntwo\nthree\ntwo\nfour"),
         ("<<<< SEARCH\nthree\n====\n===\n>>>> REPLACE", "one\ntwo\n===\ntwo\nfour"),
         (edit("three", ""), "one\ntwo\ntwo\nfour"),
         (edit("", "five\n\nsix"), f"{TEXT}\nfive\n\nsix"),

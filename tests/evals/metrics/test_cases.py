@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from email.message import Message
 from pathlib import Path
@@ -133,6 +133,11 @@ def test_faults_of_many_cases_are_one_line_that_counts_the_rest() -> None:
     assert 1 < told < 10
     assert str(caught.value).endswith(f"; and {25 - told} more")
     assert len(str(caught.value)) <= 500
+
+
+def test_an_expected_text_is_no_reply() -> None:
+    verdict = metrics.exact().judge(case("<think>b</think>a"), Answer(text="a", output="a"))
+    assert verdict.score == 0
 
 
 def test_texts_may_come_from_any_collection() -> None:
@@ -535,6 +540,7 @@ class Bill:
     lines: tuple[Line, ...]
     code: int | str
     day: date
+    time: datetime
     more: dict[str, int]
     team: Team | None = None
 
@@ -549,6 +555,7 @@ class Bill:
         ({"lines": [{"sku": "7"}, {"sku": 7}]}, "has 7 at 'lines.sku', a number, where the promp"),
         ({"lines": [{"amount": "2"}]}, "has '2' at 'lines.amount', a text, where the prompt's an"),
         ({"day": "11/30/2026"}, "has '11/30/2026' at 'day', which is no ISO 8601 date"),
+        ({"time": "noon"}, "has 'noon' at 'time', which is no ISO 8601 date"),
         ({"code": True}, "has True at 'code', true or false, where the prompt's answer has a numb"),
         ({"Total": 3}, "has 'Total', a field that no answer of the prompt has (did you mean `to"),
         ({"lines": [{"price": 3}]}, "has 'price', a field that no answer of the prompt has (it h"),
