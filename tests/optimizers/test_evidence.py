@@ -139,6 +139,19 @@ def test_at_most_twenty_failures_are_shown_and_labels_as_a_table() -> None:
     assert "- ticket 6 → sales; expected billing, answered sales" in shown
 
 
+def test_what_is_right_in_a_failure_takes_no_room() -> None:
+    said = (
+        "[failed] good 0.5: 1 of 2 rubrics are met, not `short`\n"
+        "  rubric `short` not met: three sentences\n  rubric `true` met: all is there\n"
+        "[passed] length 1: found\n  100\nhint: Mind the year."
+    )
+    shown = Evidence.of([], [record("e", "t", "a", said)], [], {}).failures
+    assert shown == (
+        "- t → a; ``[failed] good 0.5: 1 of 2 rubrics are met, not `short` "
+        "rubric `short` not met: three sentences hint: Mind the year.``"
+    )
+
+
 def test_a_label_that_feedback_does_not_tell_is_not_told() -> None:
     labels = {one.example_id: "billing" for one in WRONG}
     untold = [attrs.evolve(one, feedback=RolloutFeedback(0.0, "wrong")) for one in WRONG]

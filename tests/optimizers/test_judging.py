@@ -307,7 +307,16 @@ def test_following_a_hint_copies_no_answer() -> None:
         examples_from(PROMPT, [case, case], params=lambda _: Question("w"))
 
 
-def test_an_answer_that_could_not_be_used_is_shown_with_the_hint_of_its_case() -> None:
+@pytest.mark.parametrize(
+    ("judging", "told"),
+    [
+        ([metrics.exact()], "what was expected: a\n"),
+        ([metrics.exact(hidden=True), metrics.length(min=5)], ""),
+    ],
+)
+def test_an_answer_that_could_not_be_used_is_shown_with_what_its_case_tells(
+    judging: list[Metric], told: str
+) -> None:
     questions: list[str] = []
 
     def note(rendered: RenderedPrompt[object]) -> str:
@@ -324,7 +333,6 @@ def test_an_answer_that_could_not_be_used_is_shown_with_the_hint_of_its_case() -
         Case(id=f"c{number}", input=f"q{number}", expected="a", hints={"": "P1: see the manual"})
         for number in range(6)
     ]
-    judging = [metrics.exact()]
     settings = GepaConfig(
         training_examples=examples_from(box.prompt, hinted, judging),
         pareto_set_size=3,
@@ -335,4 +343,4 @@ def test_an_answer_that_could_not_be_used_is_shown_with_the_hint_of_its_case() -
     surroundings = OptimizationContext(box.adapter, reflection_adapter=ScriptedAdapter(note))
     GepaOptimizer(surroundings, settings).optimize(box.prompt)
     fault = "The answer could not be used: the agent raised ValueError: no such table"
-    assert f"{fault}\nhint: see the manual\n" in questions[0]
+    assert any(f"{fault}\n{told}hint: see the manual\n" in question for question in questions)

@@ -36,16 +36,27 @@ def test_agents_that_say_the_same_after_other_calls_are_not_alike(trace: str, to
     assert len([text for text in remarks.texts(None) if "whatever was asked" in text]) == told
 
 
+def test_answers_that_could_not_be_used_are_not_like_the_others() -> None:
+    remarks = Remarks(None, lambda event: None)
+    for number in range(24):
+        fault = "answer: expected one of" if number % 2 else ""
+        remarks(completed("roads", 0.5, case=str(number), fault=fault))
+    assert not any("whatever was asked" in text for text in remarks.texts(None))
+
+
 def by_length(example: GepaExample, response: Any, session: object) -> RolloutFeedback:
     return RolloutFeedback(score=len(response.text) / 1_000, feedback=f"missing {example.label}")
 
 
-def completed(text: str, score: float, *, case: str = "", trace: str = "") -> RolloutCompleted:
+def completed(
+    text: str, score: float, *, case: str = "", trace: str = "", fault: str = ""
+) -> RolloutCompleted:
     record = RolloutRecord(
         example_id=case or text,
         inputs_repr="",
         output_repr=text,
         tool_trace_repr=trace,
+        fault=fault,
         feedback=RolloutFeedback(score=score, feedback=""),
     )
     return RolloutCompleted(position="baseline/0", record=record, total_rollouts=1)

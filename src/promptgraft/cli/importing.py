@@ -15,13 +15,13 @@ from promptgraft.cli.options import command, json_option
 from promptgraft.cli.output import Screen, print_json, relative
 from promptgraft.cli.replaying import unpack
 from promptgraft.errors import ConfigError, DataFormatError, PromptgraftError
-from promptgraft.ground.files import is_file, write_new
+from promptgraft.ground.files import is_file
 from promptgraft.ground.serde import Json, MismatchError
 from promptgraft.ground.text import counted, shell_word
 from promptgraft.ground.yaml_text import plain_scalar
 from promptgraft.project.checking import Checked, check_project
 from promptgraft.project.exporting import is_export
-from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE
+from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE, write_new
 from promptgraft.project.imported import (
     ImportedProject,
     Importer,

@@ -20,7 +20,6 @@ from promptgraft.cli.options import at_least, command, json_option, project_opti
 from promptgraft.cli.output import Screen, echo, print_json
 from promptgraft.cli.summary import print_next
 from promptgraft.errors import ConfigError
-from promptgraft.ground.files import write_new
 from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.nodes import count_faults
 from promptgraft.ground.text import (
@@ -31,7 +30,13 @@ from promptgraft.ground.text import (
     number_or_unknown,
     shell_word,
 )
-from promptgraft.project.files import FILE_NAME, SCHEMA_FILE, SCHEMA_LINE, project_path
+from promptgraft.project.files import (
+    FILE_NAME,
+    SCHEMA_FILE,
+    SCHEMA_LINE,
+    project_path,
+    write_new,
+)
 
 if TYPE_CHECKING:
     from promptgraft.project.checking import Checked, Probed

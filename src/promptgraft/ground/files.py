@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -106,30 +106,6 @@ def write_atomically(path: Path, data: bytes, *, mode: int | None = None) -> Non
     """
     with named_in_errors(path):
         _replace(path, data, mode)
-
-
-def write_new(files: Mapping[Path, bytes]) -> None:
-    """Create files, and the folders that they need; all or none, and never over another file.
-
-    An ``OSError`` names the file.
-    """
-    with contextlib.ExitStack() as undo:
-        for path, data in files.items():
-            with named_in_errors(path):
-                folders = (path.parent, *path.parent.parents)
-                missing = [folder for folder in folders if not folder.exists()]
-                for folder in reversed(missing):
-                    folder.mkdir()
-                    undo.callback(_remove, folder)
-                with path.open("xb") as file:
-                    undo.callback(_remove, path)
-                    file.write(data)
-        undo.pop_all()
-
-
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.rmdir() if path.is_dir() else path.unlink()
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from typing import Protocol
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.ground.files import as_path
+from promptgraft.ground.files import as_path, named_in_errors
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import TEXT
 from promptgraft.ground.strict.nodes import Source, read_source
@@ -172,3 +172,27 @@ class ProjectFile:
             return ""
         self.settings = None
         return f"wrote {self.path}; change it to change the run"
+
+
+def write_new(files: Mapping[Path, bytes]) -> None:
+    """Create files, and the folders that they need; all or none, and never over another file.
+
+    An ``OSError`` names the file.
+    """
+    with contextlib.ExitStack() as undo:
+        for path, data in files.items():
+            with named_in_errors(path):
+                folders = (path.parent, *path.parent.parents)
+                missing = [folder for folder in folders if not folder.exists()]
+                for folder in reversed(missing):
+                    folder.mkdir()
+                    undo.callback(_remove, folder)
+                with path.open("xb") as file:
+                    undo.callback(_remove, path)
+                    file.write(data)
+        undo.pop_all()
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.rmdir() if path.is_dir() else path.unlink()

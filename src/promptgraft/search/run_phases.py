@@ -76,6 +76,7 @@ class Remarks:
             return
         record = event.record
         if record.feedback is None or record.fault:
+            self._are_alike = self._are_alike and record.feedback is None
             return
         if self._are_alike:
             self._answer = record.output_repr if self._answer is None else self._answer

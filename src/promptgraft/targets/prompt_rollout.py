@@ -16,6 +16,8 @@ from promptgraft.adapters.base import (
     adapter_identity,
     evaluated,
 )
+from promptgraft.evals.causes import compares_expected
+from promptgraft.evals.metrics.base import is_hidden
 from promptgraft.evals.metrics.judging import feedback_text
 from promptgraft.evals.spending import AbandonedRolloutError, Role, Spending, spent_on
 from promptgraft.evals.types import Case, Step, Verdict
@@ -36,6 +38,7 @@ from promptgraft.targets.formatting import (
     default_trace_formatter,
     expected_text,
 )
+from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.part import named_in
 from promptgraft.targets.types import (
     Candidate,
@@ -223,7 +226,10 @@ class PromptRollout:
             fault = error.located if isinstance(error, errors.AgentFaultError) else str(error)
             # Hints for single metrics are left out, because none of them judges.
             hints = feedback_text(example.label, ()) if isinstance(example.label, Case) else ""
-            texts = filter(None, (f"The answer could not be used: {error}", hints))
+            metrics = [each for each in metrics_of(self.scoring.feedback_fn) if not is_hidden(each)]
+            wanted = expected_text(example) if compares_expected(metrics) else ""
+            told = f"what was expected: {wanted}" if wanted else ""
+            texts = filter(None, (f"The answer could not be used: {error}", told, hints))
             feedback = RolloutFeedback(score=0.0, feedback="\n".join(texts))
         # Ends the run, whatever `on_error` says.
         except errors.PermanentProviderError:
