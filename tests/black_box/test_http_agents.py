@@ -28,7 +28,7 @@ from promptgraft.errors import (
 )
 from promptgraft.evals import metrics
 from promptgraft.evals.evaluate import evaluate
-from promptgraft.evals.types import Message, Speaker, Turn
+from promptgraft.evals.types import SCENARIO, Message, Speaker, Turn
 from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.serde import Json
 
@@ -52,6 +52,7 @@ def test_a_service_is_sent_the_query_and_the_texts_and_answers_with_a_place_of_i
     assert service.asked[0][0] == {"q": "how many?", "prompt": "Be brief."}
 
 
+PLAYED: Json = {"starting_prompt": "Hi", "conversation_plan": "Ask where."}
 PASSAGES = Case(id="c1", input={"question": "Where?", "passages": ["A.", "B."], "k": 2})
 
 
@@ -80,6 +81,8 @@ def test_a_field_of_the_input_is_sent_by_its_name(service: Service) -> None:
         (PASSAGES, r"has `question`, `passages`, `k` \(did you mean `question`\?\)"),
         (Case(id="c1", input="Where?"), "is no object"),
         (Case(id="c1", input="", turns=(Turn(user="Where?"),)), "is no object"),
+        # A simulated user writes texts, whatever the case asks.
+        (Case(id="c1", input={"questio": "Where?"}, fields={SCENARIO: PLAYED}), "is no object"),
     ],
 )
 def test_a_field_that_an_input_lacks_is_refused_before_a_call(

@@ -112,11 +112,14 @@ def test_only_dry_runs_are_claimed_of_a_project_that_lacks_something(
     jobs = [manager.create("support", "triage", one) for one in (note, {"dry_run": True}, {})]
     rows, digests = JobRows(database), [("support", jobs[0].digest)]
 
-    def claimed(connection: Connection) -> str | None:
-        claim = rows.claim(connection, digests, "w", only_dry={"support"})
+    def claimed(project: str) -> str | None:
+        claim = database.write(lambda link: rows.claim(link, digests, "w", only_dry={project}))
         return None if claim is None else claim.job.id
 
-    assert [database.write(claimed), database.write(claimed)] == [jobs[1].id, None]
+    assert [claimed("support"), claimed("support"), claimed("other")] == [
+        *(jobs[1].id, None),
+        jobs[0].id,
+    ]
 
 
 def test_jobs_are_found_by_when_they_ended(manager: JobManager, jobs: list[Job]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -21,6 +22,7 @@ from promptgraft.service.jobs import (
     JobNotFoundError,
     JobState,
 )
+from promptgraft.service.jobs.preparing import job_json
 from server.serving import Client
 from servers.threaded import QuietHandler, ThreadedServer
 
@@ -104,3 +106,21 @@ def test_a_token_is_not_sent_where_others_can_read_it() -> None:
             JobClient(address, token="t")
     for address in ("https://jobs.example.org", "http://localhost:8400", "http://[::1]:8400"):
         JobClient(address, token="t").close()
+
+
+def test_a_server_that_does_not_know_when_jobs_ended_has_none_deleted_that_run(
+    remote: JobClient,
+) -> None:
+    job = remote.submit("support", "triage", {"budget": 60}).job
+    page = json.dumps({"jobs": [job_json(job)]}).encode()
+
+    class Earlier(QuietHandler):
+        def do_GET(self) -> None:  # noqa: N802 - the name of http.server
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+
+    with ThreadedServer(Earlier) as server, closing(JobClient(server.origin, token="t")) as old:
+        assert [one.id for one in old.list()] == [job.id]
+        assert old.list(JobFilter(ended_by=10**10)) == []
