@@ -24,6 +24,7 @@ from promptgraft import (
 from promptgraft.evals.judges import LlmFinalResponse
 from promptgraft.evals.metrics import Exact
 from promptgraft.evals.spending import Role
+from promptgraft.search import RunPlan
 
 PROMPT = Prompt(
     PromptTemplate[object](
@@ -40,7 +41,11 @@ MODEL = "gpt-4o"
 
 def planned(size: int, model: str = MODEL, **data: Any) -> dict[Role, int]:
     """Return the tokens sent per call that a plan expects, by role."""
-    adapter = OpenAIAdapter(model, api_key="unused", max_output_tokens=100)
+    plan = plan_of(size, OpenAIAdapter(model, api_key="unused", max_output_tokens=100), **data)
+    return {row.role: row.expected.input_tokens or 0 for row in plan.roles}
+
+
+def plan_of(size: int, adapter: OpenAIAdapter, **data: Any) -> RunPlan:
     metrics = [Exact(), LlmFinalResponse(judges=[adapter])]
     cases = [
         Case(
@@ -58,8 +63,18 @@ def planned(size: int, model: str = MODEL, **data: Any) -> dict[Role, int]:
         feedback_fn=feedback_from(metrics),
         data=Data(held_out=[], **data),
     )
-    plan = OptimizationJob(PROMPT, OptimizationContext(adapter), config).plan()
-    return {row.role: row.expected.input_tokens or 0 for row in plan.roles}
+    return OptimizationJob(PROMPT, OptimizationContext(adapter), config).plan()
+
+
+@pytest.mark.parametrize(
+    ("vision", "shown_images", "told"), [(None, 8, 1), (True, 8, 0), (None, 0, 0)]
+)
+def test_a_plan_says_that_a_reflection_model_is_shown_no_images(
+    vision: bool | None, shown_images: int, told: int
+) -> None:
+    adapter = OpenAIAdapter("my-model", api_key="unused", vision=vision)
+    warnings = plan_of(64, adapter, shown_images=shown_images).warnings
+    assert len([text for text in warnings if "is told only their names; set" in text]) == told
 
 
 def test_a_plan_counts_the_tokens_of_images_by_the_rule_of_the_model() -> None:

@@ -183,20 +183,6 @@ def _raw_lines(file: BufferedReader) -> Iterator[bytes]:
         yield from file
 
 
-def check_encoding(encoding: object) -> None:
-    """Raise a ``ConfigError`` unless Python knows an encoding of texts by this name."""
-    try:
-        # Of no bytes, the name would not be looked up.
-        b"x".decode(str(encoding))
-    except UnicodeError:
-        return
-    except (LookupError, ValueError):
-        raise ConfigError(
-            f"encoding: expected the name of one, such as utf-8, cp1252, utf-16 or shift_jis, "
-            f"found {shown(encoding)}"
-        ) from None
-
-
 def unfit(value: Json) -> str:
     """Return why a value cannot be stored or sent; empty if it can."""
     if is_deeper(value, DEEPEST):

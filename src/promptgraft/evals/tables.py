@@ -17,7 +17,7 @@ import attrs
 from promptgraft.errors import ConfigError
 from promptgraft.evals.documents import json_rows, yaml_rows
 from promptgraft.evals.parquet import parquet_rows
-from promptgraft.evals.rows import PAGE, CaseFaults, Row, check_encoding, read_lines
+from promptgraft.evals.rows import PAGE, CaseFaults, Row, read_lines
 from promptgraft.ground.frame_rows import rows_of_frame
 from promptgraft.ground.serde import shown
 from promptgraft.ground.text import counted, spelled
@@ -28,6 +28,20 @@ _LONGEST_CELL = 16_777_216
 _C1 = re.compile("[\x80-\x9f]")
 _TWICE = "write a quote inside of a cell twice, and the cell in quotes"
 _ENCODING_HINT = ", or name its `encoding`, such as cp1252 or utf-16"
+
+
+def check_encoding(encoding: object) -> None:
+    """Raise a ``ConfigError`` unless Python knows an encoding of texts by this name."""
+    try:
+        # Of no bytes, the name would not be looked up.
+        b"x".decode(str(encoding))
+    except UnicodeError:
+        return
+    except (LookupError, ValueError):
+        raise ConfigError(
+            f"encoding: expected the name of one, such as utf-8, cp1252, utf-16 or shift_jis, "
+            f"found {shown(encoding)}"
+        ) from None
 
 
 def csv_rows(

@@ -14,7 +14,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.aggregate import Aggregation, Lexicographic, WeightedMean
 from promptgraft.evals.dataset import DUPLICATES, FORMATS, NAMES, REFUSE
 from promptgraft.evals.plain import FIELDS
-from promptgraft.evals.rows import check_encoding
+from promptgraft.evals.tables import check_encoding
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import NUMBER, PATH, TEXT, Kind, Reach, integer, one_of
 from promptgraft.ground.strict.kinds import (

@@ -23,6 +23,7 @@ from promptgraft.evals.metrics.base import LONGEST_SHOWN, MOST_ATTEMPTS, judges_
 from promptgraft.evals.metrics.judging import turn_cases
 from promptgraft.evals.spending import Role
 from promptgraft.evals.types import Answer, Case, Conversation
+from promptgraft.ground.content import Image, files_in
 from promptgraft.ground.text import dollars
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
@@ -260,6 +261,13 @@ class _Outlook:
         """Yield the problems of a plan with these rows, a line each."""
         run, task, limits = self.run, self.run.context.adapter, self.run.config.limits
         yield from advice(run.config, run.target, self.models(), run.questions)
+        images = files_in([example.params for example in run.config.training_examples])
+        is_shown = run.config.data.shown_images and any(isinstance(file, Image) for file in images)
+        if is_shown and not abilities.sees_images(run.context.proposing_adapter):
+            yield (
+                "the reflection model is not known to see images, so it is told only their names; "
+                "set `vision: true` for it if it sees"
+            )
         wear = run.wear_of(run.config.held_out)
         if wear is not None and wear.is_worn:
             yield wear.line
