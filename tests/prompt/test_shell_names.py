@@ -104,3 +104,9 @@ def test_an_override_keeps_it_literal_too() -> None:
     store.set_section_override(prompt, tag="latest", path=("t0",), body="Read ${HOME} and $PATH.")
     found = Prompt(prompt.template, overrides_store=store).render()
     assert [section.text for section in found.sections] == ["Read $HOME and $PATH."]
+
+
+def test_a_longer_word_in_braces_hides_no_placeholder() -> None:
+    prompt = prompt_of("Sort $text: {textgröße}")
+    [params] = params_of_cases(prompt, [Case(id="a", input="A.")]).values()
+    assert prompt.bind(*params).render().text.endswith("Sort A.: {textgröße}")

@@ -166,9 +166,8 @@ def _by_name(
         mend = "give an object with values by name, or `params`" if open_names else meant
         raise errors.ConfigError(f"input: a text needs one open placeholder, found {there}; {mend}")
     [open_name] = open_names
-    longer = (name for name in hints if name.startswith(open_name) and not name.isascii())
-    if name := next(longer, ""):
-        raise errors.ConfigError(f"input: {hints[name]}")
+    if cut := [hint for hint in hints.values() if f", of which only `${open_name}` " in hint]:
+        raise errors.ConfigError(f"input: {cut[0]}")
     return _CaseInput({open_name: case.input})
 
 
