@@ -139,16 +139,16 @@ def test_at_most_twenty_failures_are_shown_and_labels_as_a_table() -> None:
     assert "- ticket 6 → sales; expected billing, answered sales" in shown
 
 
-def test_what_is_right_in_a_failure_takes_no_room() -> None:
+def test_rubrics_that_are_met_take_no_room_in_a_list_of_failures() -> None:
     said = (
         "[failed] good 0.5: 1 of 2 rubrics are met, not `short`\n"
         "  rubric `short` not met: three sentences\n  rubric `true` met: all is there\n"
-        "[passed] length 1: found\n  100\nhint: Mind the year."
+        "[passed] length 1: found 100"
     )
     shown = Evidence.of([], [record("e", "t", "a", said)], [], {}).failures
     assert shown == (
         "- t → a; ``[failed] good 0.5: 1 of 2 rubrics are met, not `short` "
-        "rubric `short` not met: three sentences hint: Mind the year.``"
+        "rubric `short` not met: three sentences [passed] length 1: found 100``"
     )
 
 

@@ -26,7 +26,7 @@ _FULL_CHARS = 24_000  # of the rollouts in full
 _INPUT_CHARS = 300  # of a rollout in one line, like the next two
 _ANSWER_CHARS = 120
 _FEEDBACK_CHARS = 200
-_RIGHT = re.compile(r"^(?:\[passed\] .*(?:\n  .*)*|  rubric `[^`\n]*` met: .*)\n?", re.MULTILINE)
+_MET = re.compile(r"^  rubric `[^`\n]*` met: .*\n?", re.MULTILINE)
 LABEL_CHARS = 40
 """Answers of at most so many characters in one line may be labels."""
 _FEWEST_CONFUSIONS = 4  # in fewer, the lines say as much as a table
@@ -113,8 +113,8 @@ def _chars(record: RolloutRecord) -> int:
 def _line(record: RolloutRecord, *, has_failed: bool) -> str:
     """Return a rollout in one line."""
     feedback = record.feedback
-    # That all is right is said of right answers already, and what is right of others has no room.
-    feedback_text = _RIGHT.sub("", feedback.feedback) if feedback and has_failed else ""
+    # That all is right is said of right answers already; metrics that passed show who is innocent.
+    feedback_text = _MET.sub("", feedback.feedback) if feedback and has_failed else ""
     return (
         f"- {in_one_line(record.inputs_repr, _INPUT_CHARS)} → "
         f"{in_one_line(record.output_repr, _ANSWER_CHARS) or 'no answer'}"

@@ -163,7 +163,7 @@ def test_rubrics_score_their_share_by_weight_with_every_reason_failed_ones_first
     assert (verdict.score, verdict.passed) == (0.25, True)
     assert verdict.reason.split("\n") == [
         "1 of 2 rubrics are met, not `units`",
-        f"rubric `units` not met: {long}",
+        f"rubric `units` not met (The answer has units.): {long}",
         "rubric `steps` met: All steps are there.",
     ]
 

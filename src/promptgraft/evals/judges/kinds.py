@@ -290,8 +290,13 @@ def _in_order(
     return [by_id[name] for name in ids]
 
 
+_LONGEST_RUBRIC = 300  # characters of one in a reason
+
+
 def _said(rubric: Rubric, reply: prompts.RubricReply) -> str:
-    verdict = "met" if reply.met is prompts.Met.YES else "not met"
+    # Without its text, a terse reason says nothing to who has not seen the rubric.
+    asked = clip(" ".join(rubric.text.split()), _LONGEST_RUBRIC, around=" ")
+    verdict = "met" if reply.met is prompts.Met.YES else f"not met ({asked})"
     return f"rubric `{rubric.id}` {verdict}: {clip(reply.reason.strip(), LONGEST_JUDGE_REASON)}"
 
 
