@@ -99,6 +99,11 @@ def test_the_marks_of_edits_may_vary(reply: str) -> None:
     assert rewritten(TEXT, reply) == TEXT.replace("one", "1")
 
 
+def test_lines_of_other_marks_are_lines() -> None:
+    underlined = "<<<< SEARCH\n===\n====\n---\n>>>> REPLACE"
+    assert edited("Title\n===\nBe brief.", underlined) == "Title\n---\nBe brief."
+
+
 DIFF = "is a diff"
 NO_TEXTS = [
     ("Here is the improved version:\n\nBe brief.", "begins with words about it"),

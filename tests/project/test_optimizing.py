@@ -302,8 +302,10 @@ def test_columns_are_shown_whose_use_is_said() -> None:
         assert improved(prompt, cases, scoring).total_rollouts > 0
 
 
-@pytest.mark.parametrize("text", ["Sort $input as {team}.", "Sort it as {team} or {nobody}."])
-def test_names_in_braces_may_be_meant_as_they_are(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["Sort $input as {team}.", "Sort it as {team} or {nobody}.", "sort.md says: sort it."]
+)
+def test_names_in_braces_and_of_files_may_be_meant_as_they_are(text: str) -> None:
     assert improved(text, MAILS, "exact").total_rollouts > 0
 
 

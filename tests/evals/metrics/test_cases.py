@@ -511,8 +511,9 @@ def test_expected_texts_that_an_answer_can_have_are_no_fault(
         (bool, "0", "expected one of true, yes, false, no; found '0', which names none of them"),
         (int, ["some", "1,000"], "expected one number, found 'some'"),
         (date, "01/31/2024", "expected an ISO 8601 date, found '01/31/2024' @ $"),
-        (list[str], ["a", "b"], "the metric `json_match` compares objects and lists"),
-        (Ticket, "queue", "the metric `json_match` compares objects and lists"),
+        (list[str], ["a", "b"], "it is no JSON; `json_match` compares objects and lists"),
+        (int | None, "none", "it is no JSON; `json_match` compares objects and lists"),
+        (Ticket, "queue", "it is no JSON; `json_match` compares objects and lists"),
     ],
 )
 def test_an_expected_text_that_no_answer_of_the_type_says_blames_its_case(

@@ -213,7 +213,7 @@ def _unreadable(texts: Sequence[str], output_type: object) -> str:
         else:
             return ""
     is_data = fault.startswith("answer:")  # a place in JSON
-    why = "the metric `json_match` compares objects and lists" if is_data else fault
+    why = "it is no JSON; `json_match` compares objects and lists" if is_data else fault
     return f"the expected {shown(texts[0])} is no answer of the prompt: {why}"
 
 
