@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import queue
 import threading
+from typing import Any
 
 import pytest
 
 from promptgraft.cli.progress import EvalProgress, PlainProgress, Silence
+from promptgraft.ground.clock import FakeClock
+from promptgraft.search.events import Working
 
 SHORT = 0.01
 
@@ -65,3 +68,27 @@ def test_a_run_says_what_it_is_doing(capsys: pytest.CaptureFixture[str]) -> None
     with Watched("title", silence=SHORT):
         assert told.wait(60)
     assert "still waiting for an answer, starting (" in capsys.readouterr().err
+
+
+def test_work_that_begins_right_after_other_work_is_what_a_run_waits_for() -> None:
+    said: queue.Queue[str] = queue.Queue()
+
+    class Watched(PlainProgress):
+        def say(self, what: str) -> None:
+            said.put(what)
+
+    fields: dict[str, Any] = {
+        "done": 0,
+        "total": 1,
+        "cost": None,
+        "rollouts": 4,
+        "reflections": 0,
+        "tokens": 0,
+    }
+    with Watched("title", FakeClock(), silence=SHORT) as progress:
+        for position in ("step/1/parent", "step/1/reflect/0"):
+            event = Working(position=position, **fields)
+            progress.on_event(event)
+        while "waiting" not in (line := said.get(timeout=60)) or "starting" in line:
+            pass
+    assert "step 1: writing a new text (" in line

@@ -180,6 +180,9 @@ class PlainProgress(Progress):
         """Return what the run waits for, in words; empty once it has ended."""
         with self._lock:
             run = self.run
+            # Work that began right after other work has no line yet.
+            for line in self._lines.rest():
+                run.add(line)
             if run.ended is not None:
                 return ""
             calls = counted(run.in_flight, "answer") if run.in_flight else "an answer"
