@@ -456,8 +456,8 @@ class Splits(Shown):
             ConfigError: an argument is unusable.
             DataFormatError: a file is faulty, or two sets overlap.
         """
-        given = {"train": train, "validation": validation, "test": test}
-        paths = {name: path for name, path in given.items() if path is not None}
+        named_paths = {"train": train, "validation": validation, "test": test}
+        paths = {name: path for name, path in named_paths.items() if path is not None}
         faults = CaseFaults("splits")
         _check_sources({name: Path(path) for name, path in paths.items()}, faults)
         faults.raise_all()

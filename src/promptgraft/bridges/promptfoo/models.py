@@ -113,8 +113,8 @@ def read_provider(node: Node, notes: Notes) -> dict[str, Json] | None:
 
 def _options(provider: str, model: str, config: Node, notes: Notes) -> Iterator[tuple[str, Json]]:
     same = ("model", model)
-    given = {key: node for key, node in config.members().items() if (key, node.value) != same}
-    for key, member in given.items():
+    settings = {key: node for key, node in config.members().items() if (key, node.value) != same}
+    for key, member in settings.items():
         value = member.value
         if isinstance(value, str):
             value = _ENV.sub(r"${\1}", value)

@@ -295,8 +295,8 @@ _LONGEST_RUBRIC = 300  # characters of one in a reason
 
 def _said(rubric: Rubric, reply: prompts.RubricReply) -> str:
     # Without its text, a terse reason says nothing to who has not seen the rubric.
-    asked = clip(" ".join(rubric.text.split()), _LONGEST_RUBRIC, around=" ")
-    verdict = "met" if reply.met is prompts.Met.YES else f"not met ({asked})"
+    criterion = clip(" ".join(rubric.text.split()), _LONGEST_RUBRIC, around=" ")
+    verdict = "met" if reply.met is prompts.Met.YES else f"not met ({criterion})"
     return f"rubric `{rubric.id}` {verdict}: {clip(reply.reason.strip(), LONGEST_JUDGE_REASON)}"
 
 

@@ -147,8 +147,8 @@ def compared(case: Case, answer: Answer) -> str:
 
 def _found(expression: str, case: Case, answer: Answer) -> str:
     """Return what an answer is, after the expected one where the expression compares with it."""
-    told = compared(case, answer) if _EXPECTED.search(expression) else ""
-    return told or f"the answer is {brief(this_of(answer), LONGEST_QUOTE)}"
+    difference = compared(case, answer) if _EXPECTED.search(expression) else ""
+    return difference or f"the answer is {brief(this_of(answer), LONGEST_QUOTE)}"
 
 
 @attrs.frozen(kw_only=True)
@@ -220,8 +220,8 @@ class Check(_ExpressionMetric):
             why = f"`{source}` is {shown(value)}, and no number from 0 to 1"
             return self.verdict(0.0, f"{why}; {_found(source, case, answer)}")
         value_text = str(value).lower() if isinstance(value, bool) else f"{value:g}"
-        found = "" if value == 1 else f"; {_found(source, case, answer)}"
-        return self.verdict(float(value), f"`{source}` is {value_text}{found}")
+        difference = "" if value == 1 else f"; {_found(source, case, answer)}"
+        return self.verdict(float(value), f"`{source}` is {value_text}{difference}")
 
 
 def _is_score(value: object) -> TypeGuard[bool | int | float]:

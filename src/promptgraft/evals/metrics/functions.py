@@ -132,9 +132,10 @@ class Python(BaseMetric):
         # A traceback, a diff or a list of faults would say little in one line.
         lines = "\n".join(line.rstrip() for line in why.strip().splitlines())
         # A bare score says nothing to who is to write a better prompt.
-        asked = _about(self.function)
-        told = [compared(case, answer), asked] if score < 1 and not lines else []
-        bare = "; ".join([f"`{self.name}` returned {score:g}", *filter(None, told)])
+        details: list[str] = []
+        if score < 1 and not lines:
+            details = [compared(case, answer), _about(self.function)]
+        bare = "; ".join([f"`{self.name}` returned {score:g}", *filter(None, details)])
         reason = clip(lines, LONGEST_VERDICT_REASON) or bare
         return attrs.evolve(self.verdict(score, ""), reason=reason)
 

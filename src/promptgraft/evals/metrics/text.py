@@ -42,8 +42,8 @@ class Exact(ReferenceMetric, Folding):
         text = self.fold(self.found_text(answer))
         if text in references or any(map(partial(_reads_as, answer.output), references)):
             return self.verdict(1.0, f"found the expected {quoted(text)}")
-        others: list[Json] = [*references[1 : len(self.reference(case))]]
-        also = f"; also right: {brief(others)}" if others else ""
+        alternatives: list[Json] = [*references[1 : len(self.reference(case))]]
+        also = f"; also right: {brief(alternatives)}" if alternatives else ""
         return self.verdict(0.0, difference(references[0], text) + also)
 
 
