@@ -342,9 +342,9 @@ def settings_of(name: str, *others: str) -> Kind[OptimizerConfig]:
         for field in attrs.fields(kind)
     }
     foreign_settings = {
-        field.name: f"is a setting of the algorithm `{other}`, not of `{name}`; leave it out"
-        for other in others
-        for field in attrs.fields(algorithm(other))
+        field.name: f"is a setting of the algorithm `{owner}`, not of `{name}`; leave it out"
+        for owner in others
+        for field in attrs.fields(algorithm(owner))
         if field.name not in attrs.fields_dict(config)
     }
     return record(

@@ -54,13 +54,13 @@ def _of_settings(config: RunConfig) -> Iterator[str]:
         yield f"{cases} prove a gain only if {least} of them get better; use more, better 50"
     if compares_expected(metrics_of(config.feedback_fn)):
         yield from filter(None, [contradictions(config.cases)])
-    shown = config.max_example_chars
+    most_chars = config.max_example_chars
     if config.example_formatter is None:
         inputs = (default_example_formatter(each, None)[0] for each in config.training_examples)
-        if (longest := max(map(len, inputs))) > 2 * shown:
+        if (longest := max(map(len, inputs))) > 2 * most_chars:
             yield (
                 f"inputs have up to {longest:,} characters, of which the reflection model sees the "
-                f"first and last {shown // 2:,}; raise max_example_chars if the middle matters"
+                f"first and last {most_chars // 2:,}; raise max_example_chars if the middle matters"
             )
     budget, needed = config.budget, config.rollouts_for(_LEAST_ACCEPTED)
     if budget < needed:

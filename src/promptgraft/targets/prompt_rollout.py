@@ -227,9 +227,9 @@ class PromptRollout:
             # Hints for single metrics are left out, because none of them judges.
             hints = feedback_text(example.label, ()) if isinstance(example.label, Case) else ""
             metrics = [each for each in metrics_of(self.scoring.feedback_fn) if not is_hidden(each)]
-            wanted = expected_text(example) if compares_expected(metrics) else ""
-            told = f"what was expected: {wanted}" if wanted else ""
-            texts = filter(None, (f"The answer could not be used: {error}", told, hints))
+            reference = expected_text(example) if compares_expected(metrics) else ""
+            expectation = f"what was expected: {reference}" if reference else ""
+            texts = filter(None, (f"The answer could not be used: {error}", expectation, hints))
             feedback = RolloutFeedback(score=0.0, feedback="\n".join(texts))
         # Ends the run, whatever `on_error` says.
         except errors.PermanentProviderError:

@@ -153,8 +153,8 @@ def promoted(
             revision = before[name]
             present = revision.override if revision else target.empty()
             # Compared again inside of the transaction, because the tag was read before it.
-            wanted = present if name in (expected or {}) else None
-            changes[target] = _replacing(overrides.get(name, target.empty()), wanted)
+            expected_override = present if name in (expected or {}) else None
+            changes[target] = _replacing(overrides.get(name, target.empty()), expected_override)
     provenance = attrs.evolve(rows[0].revision.provenance, note=note)
     store.mutate_all(changes, provenance=provenance)
     return rows
