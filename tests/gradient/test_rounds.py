@@ -26,6 +26,7 @@ from promptgraft.algorithms.gradient import GradientOptimizer, GradientResult
 from promptgraft.algorithms.gradient.settings import Attribution
 from promptgraft.errors import ConfigError
 from promptgraft.evals import metrics
+from promptgraft.evals.types import Metric
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime.session import EventBus
@@ -256,7 +257,8 @@ def test_the_plan_of_a_graph_bounds_the_questions_about_its_steps() -> None:
     assert asked(9, "trace") == 2 * (6 + parts)
 
 
-def test_questions_on_an_agent_show_what_is_known_of_it_and_keep_their_digests() -> None:
+def asked_of_agent(metric: Metric) -> tuple[dict[str, str], MemoryJournal]:
+    """Return the first question of each kind on an agent with long answers, and the journal."""
     questions: dict[str, str] = {}
 
     def note(rendered: Any) -> str:
@@ -269,19 +271,35 @@ def test_questions_on_an_agent_show_what_is_known_of_it_and_keep_their_digests()
 
     box = BlackBox({"system": "Be brief."}, agent=long)
     cases = [Case(id=f"c{number}", input=f"q{number}", expected="yes") for number in range(6)]
-    judging = [metrics.exact()]
     config = GradientConfig(
-        training_examples=examples_from(box.prompt, cases, judging),
+        training_examples=examples_from(box.prompt, cases, [metric]),
         pareto_set_size=3,
         rollout_budget=20,
-        feedback_fn=feedback_from(judging),
+        feedback_fn=feedback_from([metric]),
     )
     journal, model = MemoryJournal(), ScriptedAdapter(note)
     surroundings = OptimizationContext(box.adapter, reflection_adapter=model, journal=journal)
     GradientOptimizer(surroundings, config).optimize(box.prompt)
+    return questions, journal
+
+
+def test_questions_on_an_agent_show_what_is_known_of_it_and_keep_their_digests() -> None:
+    questions, journal = asked_of_agent(metrics.exact())
     assert f"begin q3 {'x' * 5000} end" in questions["blame-trace"]
     assert "Expected answers" not in questions["write-patch"]
     digests = {record.key: record.digest for record in journal.records()}
     # As journals of earlier versions have them.
     assert digests["round/1/backward/c3"].startswith("58bbf10eb351")
+    assert digests["round/1/optimize/section system/0"].startswith("bdfc44a949ec")
+
+
+def test_the_question_for_a_new_text_says_that_words_of_metrics_are_refused() -> None:
+    told = "a text that repeats 8 words in a row of what the answers are judged by is refused."
+    texts = ("Please note that this is no legal advice, ask a lawyer",)
+    with_words, journal = asked_of_agent(metrics.contains(texts=texts))
+    without, _ = asked_of_agent(metrics.contains(texts=("lawyer",)))
+    assert told in with_words["write-patch"]
+    assert told not in without["write-patch"]
+    # As without the sentence: journals of earlier versions replay.
+    digests = {record.key: record.digest for record in journal.records()}
     assert digests["round/1/optimize/section system/0"].startswith("bdfc44a949ec")

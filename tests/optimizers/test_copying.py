@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from promptgraft import RunResult, optimize
+from promptgraft.evals import metrics
+from promptgraft.evals.types import Metric
 from promptgraft.search.leak_guard import AnswerGuard, Copied
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.part_kinds import (
@@ -303,3 +306,52 @@ def test_hostile_texts_are_answers_and_proposals_like_others(text: str) -> None:
     assert watch.find(text, (text,)) is None
     copied = watch.find(f"x {text}", ())
     assert copied is None or len(copied.detail) < 300
+
+
+# What a question says of it
+
+TOLD = "a text that repeats 8 words in a row of what the answers are judged by is refused."
+SENTENCE = "Please note that this is no legal advice, ask a lawyer"
+
+
+def asked_with(
+    metric: Metric, prompt: str | Mapping[str, str] = "Answer."
+) -> tuple[list[str], RunResult]:
+    """Return what the reflection model is asked, and the result of the run."""
+    questions: list[str] = []
+
+    def reflect(question: str) -> str:
+        questions.append(question)
+        return f"```instruction\nEnd with: {SENTENCE}.\n```"
+
+    cases = [(f"May I sue, case {number}?", "yes") for number in range(40)]
+    result = optimize(prompt, cases, metric, model=lambda _: "No.", reflection_model=reflect)
+    return questions, result
+
+
+@pytest.mark.filterwarnings("ignore:there are only")
+def test_questions_say_that_words_of_metrics_are_refused_and_the_stop_how_to_allow_them() -> None:
+    questions, result = asked_with(metrics.contains(texts=(SENTENCE,)))
+    assert all(TOLD in question for question in questions)
+    assert result.total_reflections == len(questions) > 1
+    assert "set guards.max_copied_words to 0 if such words must be in the prompt" in (
+        result.stop_detail
+    )
+
+
+@pytest.mark.filterwarnings("ignore:there are only")
+def test_a_question_on_several_parts_says_it_once() -> None:
+    texts = {"role": "You are a clerk.", "task": "Answer."}
+    questions, _ = asked_with(metrics.contains(texts=(SENTENCE,)), texts)
+    on_both = [question for question in questions if all(map(question.count, texts.values()))]
+    assert on_both
+    assert {question.count(TOLD) for question in on_both} == {1}
+
+
+@pytest.mark.filterwarnings("ignore:there are only")
+def test_metrics_with_nothing_to_copy_put_no_rule_into_questions() -> None:
+    for metric in (metrics.contains(texts=("lawyer",)), metrics.exact()):
+        questions, result = asked_with(metric)
+        assert questions
+        assert not any("is refused" in question for question in questions)
+        assert "max_copied_words" not in result.stop_detail

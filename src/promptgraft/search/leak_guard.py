@@ -96,6 +96,19 @@ class AnswerGuard:
         self._answers = {id_: self._learn(texts) for id_, texts in answers if texts}
         self._metrics = {name: self._learn(texts) for name, texts in named if texts}
 
+    @cached_property
+    def rule(self) -> str:
+        """What a question says about the words of metrics; empty if none of them are guarded.
+
+        Feedback quotes what judges look for, so a model that is not told repeats it.
+        """
+        if not any(any(Words(text).passages(self._weight)) for text in self._metrics.values()):
+            return ""
+        return (
+            "Say what a good answer is in words of your own: a text that repeats "
+            f"{self._weight // WORD} words in a row of what the answers are judged by is refused."
+        )
+
     def check(self, module: Module, description: ModuleDescription, proposal: str) -> None:
         """Refuse an instruction that contains an answer; examples may contain theirs.
 

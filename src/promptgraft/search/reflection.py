@@ -70,7 +70,7 @@ def reflection_params(
     answers = None if for_digest else description.answers
     return ReflectionParams(
         part=in_one_line(description.name),
-        limits=limits_of(description),
+        limits="\n".join(filter(None, (limits_of(description), _as_rule(evidence.copying)))),
         current=place + fenced(description.text) if description.text else untold,
         schema=fenced_part(description.schema),
         siblings="\n\n".join(map(fenced_part, description.siblings)),
@@ -92,6 +92,10 @@ def reflection_params(
         problem=in_one_line(problem, _MAX_PROBLEM_CHARS),
         previous=fenced(clip(previous, description.max_chars + _WRAPPING)) if previous else "",
     )
+
+
+def _as_rule(sentence: str) -> str:
+    return f"- {sentence}" if sentence else ""
 
 
 def limits_of(description: ModuleDescription) -> str:
@@ -252,7 +256,7 @@ def question_on(
     digested = reflection_params(
         description,
         records,
-        evidence=attrs.evolve(evidence, objectives={}, unseen=()),
+        evidence=attrs.evolve(evidence, objectives={}, unseen=(), copying=""),
         refused=refused,
         for_digest=True,
     )

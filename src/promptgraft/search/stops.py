@@ -181,6 +181,8 @@ class Patience:
             # Replies are recorded: resumed within the same limit, the run ends here again.
             if reason is not RejectionReason.REFLECTION_FAILED:
                 why += "; raise limits.max_failed_reflections to try more"
+            if reason is RejectionReason.COPIED_ANSWER:
+                why += ", or set guards.max_copied_words to 0 if such words must be in the prompt"
             raise RunStoppedError(StopReason.REFLECTION_FAILED, why)
 
 

@@ -50,6 +50,7 @@ class Evidence:
         earlier: better answers to the examples of the minibatch, by example id.
         objectives: what the weighted scores of the minibatch are made of, by example id.
         unseen: names of the parts that the model was not shown in any of its rollouts.
+        copying: what a new text may not copy, in a sentence; empty if nothing is guarded.
     """
 
     failures: str = ""
@@ -58,6 +59,7 @@ class Evidence:
     earlier: Mapping[str, Sequence[RolloutRecord]] = attrs.field(factory=FrozenMap)
     objectives: Mapping[str, str] = attrs.field(factory=FrozenMap)
     unseen: Collection[str] = ()
+    copying: str = ""
 
     @classmethod
     def of(

@@ -6,7 +6,7 @@ and changes nothing that others see. So attempts may overlap in any way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -100,6 +100,7 @@ class Draft:
             earlier=better_answers(earlier, self.records, scorer) if earlier else {},
             objectives=scorer.told(self.records),
             unseen=frozenset.intersection(*hidden) if hidden else (),
+            copying=self.reflector.rule_on(module for module, _ in self.parts),
         )
 
     @property
@@ -289,6 +290,12 @@ class Reflector:
         if not may_be_old and self.was_tried(attempt, child):
             raise InvalidProposalError(RejectionReason.DUPLICATE, TRIED)
         return Change(module, description, text, child)
+
+    def rule_on(self, modules: Iterable[Module]) -> str:
+        """Return what new texts of modules may not copy; empty for examples, which may."""
+        if self.guard is None or all(module.is_example for module in modules):
+            return ""
+        return self.guard.rule
 
     def was_tried(self, attempt: Attempt, child: Candidate) -> bool:
         """Return whether a candidate had been tried when the attempt began."""

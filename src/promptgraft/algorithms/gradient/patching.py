@@ -39,6 +39,7 @@ from promptgraft.search.round_events import (
 )
 from promptgraft.search.scores import Score
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, Target
+from promptgraft.targets.evidence import Evidence
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.replies import JSON_TAG, TEXT_TAG
 from promptgraft.targets.types import Candidate, GepaExample, Module, ModuleDescription
@@ -339,8 +340,12 @@ class Patcher:
         self, base: Base, one: GradientsMerged, module: Module, before: ModuleDescription
     ) -> Inquiry[Patch]:
         position = f"round/{base.number}/optimize/{named(one.module)}"
-        params = patch_params(before, one.problems, self._refused.get(one.module, ()))
-        former = {field.name: getattr(params, field.name) for field in attrs.fields(PatchParams)}
+        refused = self._refused.get(one.module, ())
+        copying = "" if module.is_example else self.guard.rule
+        params = patch_params(before, one.problems, refused, copying=copying)
+        # What journals have digested of it.
+        bare = patch_params(before, one.problems, refused)
+        former = {field.name: getattr(bare, field.name) for field in attrs.fields(PatchParams)}
 
         def read(reply: Reply) -> Patch:
             new = stages.NewText(*read_patch(reply, before, tag=params.tag))
@@ -360,9 +365,10 @@ def patch_params(
     before: ModuleDescription,
     problems: Sequence[Problem],
     refused: Sequence[tuple[str, Score, Score]] = (),
+    copying: str = "",
 ) -> BlockParams:
     """Return the parameters of the question for a new text of a part."""
-    plain = reflection_params(before, ())
+    plain = reflection_params(before, (), evidence=Evidence(copying=copying))
     return BlockParams(
         part=plain.part,
         limits=plain.limits,

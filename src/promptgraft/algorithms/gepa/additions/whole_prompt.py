@@ -285,7 +285,12 @@ def question_on_all(
     is_long = any(len(part.text) >= LONG_CHARS and not part.as_json for part in parts)
     of_all = {
         "part": "one or several" + (_OF_SEVERAL if len(prompts) > 1 else ""),
-        "current": "\n\n".join(_shown(mark, part) for mark, part in _marked(parts)),
+        "current": "\n\n".join(
+            [
+                *(_shown(mark, part) for mark, part in _marked(parts)),
+                *filter(None, (evidence.copying,)),
+            ]
+        ),
         "output": _outputs(parts),
         "limits": "",
         "schema": "",
