@@ -45,11 +45,11 @@ import overhead
 from figures import Figure, shown
 from promptgraft import EventBus, FileJournal
 from promptgraft.algorithms.gepa import GepaOptimizationCompleted
-from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.serde import HexDigest, Json, digest_text
 from promptgraft.journal import Answer
 from promptgraft.runs.folder import make_run
 from promptgraft.runs.recorder import Recorder
+from promptgraft.testing import FakeClock
 
 TITLE = "Durable steps beside gepa with `run_dir`"
 MOST_PERCENT = 3

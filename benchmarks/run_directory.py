@@ -17,11 +17,11 @@ from promptgraft.algorithms.gepa import (
     GepaMutationRejected,
     GepaOptimizationCompleted,
 )
-from promptgraft.ground.clock import FakeClock
 from promptgraft.runs import find_run, list_runs
 from promptgraft.runs.folder import make_run
 from promptgraft.runs.reading import follow
 from promptgraft.runs.recorder import Recorder
+from promptgraft.testing import FakeClock
 
 TITLE = "Run directory: the run of `overhead`, 500 runs in a folder"
 RUNS = 500

@@ -31,7 +31,6 @@ from promptgraft.algorithms.gepa import (
     GepaOptimizationStarted,
 )
 from promptgraft.cli.main import run as promptgraft
-from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import digest_text
 from promptgraft.overrides.parts import plain_lists
@@ -42,6 +41,7 @@ from promptgraft.runs.folder import RunFolder, make_run
 from promptgraft.runs.report.page import write_report
 from promptgraft.search.scores import Scores
 from promptgraft.targets.base import RejectionReason
+from promptgraft.testing import FakeClock
 
 TITLE = "Show and report: 10,000 candidates, 2,000 validation examples"
 CANDIDATES = 10_000

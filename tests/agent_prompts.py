@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import attrs
 import pytest
 
-from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.serde import HexDigest
 from promptgraft.overrides import (
     AddedTaskExample,
@@ -49,6 +48,7 @@ from promptgraft.prompt import (
     Tool,
     ToolExample,
 )
+from promptgraft.testing import FakeClock
 
 Store = BasePromptOverridesStore
 AnyPrompt = Prompt[Any]

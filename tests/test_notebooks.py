@@ -32,7 +32,6 @@ from promptgraft import (
 )
 from promptgraft.evals.gains import Gain
 from promptgraft.evals.metrics import Exact
-from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.notebook import (
     MOST_ROWS,
     Card,
@@ -44,6 +43,7 @@ from promptgraft.ground.notebook import (
 )
 from promptgraft.runs import RunFolder, RunRecord, RunSummary, State
 from promptgraft.search.events import CandidateAdded, RunPlanned, RunStarted
+from promptgraft.testing import FakeClock
 
 MARKUP = "<script>alert(1)</script></pre></td>\"'><img src=x onerror=alert(1)>&amp;"
 HOSTILE = f"{MARKUP}\x1b[31m\x00\u202eevil"

@@ -30,9 +30,9 @@ from promptgraft import (
 )
 from promptgraft.adapters.base import PromptExecuted
 from promptgraft.errors import ConfigError, DeadlineExceededError
-from promptgraft.ground.clock import FakeClock
 from promptgraft.prompt import PromptRendered
 from promptgraft.runtime import SessionProtocol
+from promptgraft.testing import FakeClock
 
 
 class Kind(Enum):

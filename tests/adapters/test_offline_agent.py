@@ -29,7 +29,6 @@ from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.adapters.offline.words import invented, names_in
 from promptgraft.algorithms.gepa.prompts import META_PROMPTS
 from promptgraft.errors import DeadlineExceededError
-from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import InMemoryPromptOverridesStore
 from promptgraft.prompt import (
     MarkdownSection,
@@ -55,6 +54,7 @@ from promptgraft.targets.types import (
     RolloutFeedback,
     RolloutRecord,
 )
+from promptgraft.testing import FakeClock
 
 SORREL = "What does the herb `wood_sorrel` taste of?"
 CICELY = "What does the herb `sweet_cicely` taste of?"

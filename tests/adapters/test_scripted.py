@@ -20,7 +20,6 @@ from promptgraft.errors import (
     OutputError,
     TransientProviderError,
 )
-from promptgraft.ground.clock import FakeClock
 from promptgraft.prompt import (
     MarkdownSection,
     Prompt,
@@ -29,6 +28,7 @@ from promptgraft.prompt import (
     RenderedPrompt,
 )
 from promptgraft.runtime import Deadline, Session
+from promptgraft.testing import FakeClock
 
 
 class Queue(StrEnum):

@@ -29,8 +29,8 @@ from promptgraft.errors import (
 from promptgraft.evals import metrics
 from promptgraft.evals.evaluate import evaluate
 from promptgraft.evals.types import SCENARIO, Message, Speaker, Turn
-from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.serde import Json
+from promptgraft.testing import FakeClock
 
 BODY: dict[str, Json] = {"q": "{query}", "prompt": "{texts.system}"}
 

@@ -16,9 +16,9 @@ from black_box.test_delivery import contents, project
 from promptgraft.agents.delivery import FolderCopy
 from promptgraft.agents.live import LiveFiles
 from promptgraft.errors import ConfigError, JournalWriteError
-from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.folders import OwnFolder, remove_tree
 from promptgraft.runs.recorder import recorded
+from promptgraft.testing import FakeClock
 from runs.toy_runs import make_tiny_job, new_folder, with_task
 
 REPLACED = "the agent put something else in the place of its copy"

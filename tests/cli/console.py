@@ -17,7 +17,6 @@ from cli.console_lines import unlisted
 from programs import Programs
 from promptgraft.cli.exits import ExitCode
 from promptgraft.cli.main import run
-from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
@@ -27,6 +26,7 @@ from promptgraft.overrides import (
     SectionOverride,
 )
 from promptgraft.prompt import MarkdownSection, PromptTemplate
+from promptgraft.testing import FakeClock
 
 SOURCE = """
 from promptgraft import MarkdownSection, Prompt, PromptTemplate

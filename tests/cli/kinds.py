@@ -8,7 +8,6 @@ from typing import Any
 
 from agent_prompts import WRITES
 from promptgraft.cli.choosing import load_template
-from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import (
     AddedTaskExample,
     LocalPromptOverridesStore,
@@ -24,6 +23,7 @@ from promptgraft.overrides import (
 )
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.prompt import Prompt
+from promptgraft.testing import FakeClock
 
 SOURCE = """
 from enum import Enum

@@ -20,7 +20,7 @@ from promptgraft.adapters.base import ModelCalled, Usage
 from promptgraft.cli.panel import EvalPanel
 from promptgraft.evals.aggregate import CaseOutcome, CaseStatus
 from promptgraft.evals.attempt import CaseAttempt
-from promptgraft.ground.clock import FakeClock
+from promptgraft.testing import FakeClock
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "closed_loop"
 

@@ -21,7 +21,6 @@ from promptgraft.algorithms.gepa import GepaResult, GepaWorking
 from promptgraft.cli.display import progress_for
 from promptgraft.cli.panel import PanelProgress
 from promptgraft.cli.progress import PlainProgress, Progress, doing
-from promptgraft.ground.clock import FakeClock
 from promptgraft.runs import RunHistory
 from promptgraft.runs.event_file import EventLines
 from promptgraft.runtime import EventBus
@@ -43,6 +42,7 @@ from promptgraft.search.events import (
     Unknown,
 )
 from promptgraft.search.verdict import HeldOut, RunVerdict
+from promptgraft.testing import FakeClock
 
 TITLE = "promptgraft demo, [bold]embedded[/bold] offline model"
 NOW = FakeClock().now()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from promptgraft.cli.progress import EvalProgress, PlainProgress, Silence
-from promptgraft.ground.clock import FakeClock
 from promptgraft.search.events import Working
+from promptgraft.testing import FakeClock
 
 SHORT = 0.01
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli.console import FIRST, SECOND, TEMPLATE, Console, write
-from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore, Revision
+from promptgraft.testing import FakeClock
 from promptgraft.testing.prompts import JUDGE, PROMPT, TONE, WRITER, set_all
 
 NAME = "support/triage"

@@ -37,7 +37,6 @@ from promptgraft.algorithms.gepa import (
     GepaRolloutCompleted,
 )
 from promptgraft.algorithms.gepa.settings import Preset
-from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import (
     AddedTaskExample,
     OutputFieldOverride,
@@ -49,6 +48,7 @@ from promptgraft.overrides import (
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.search import RejectionReason
 from promptgraft.search.frontier import FrontierType
+from promptgraft.testing import FakeClock
 
 Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"
 

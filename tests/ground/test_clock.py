@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from promptgraft.ground.clock import Clock, FakeClock, SystemClock
+from promptgraft.ground.clock import Clock, SystemClock
+from promptgraft.testing import FakeClock
 
 START = datetime(2026, 3, 4, 5, 6, tzinfo=UTC)
 

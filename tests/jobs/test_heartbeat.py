@@ -12,11 +12,11 @@ from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.exc import OperationalError
 
 from jobs.job_world import expire, work_off, write_project
-from promptgraft.ground.clock import FakeClock
 from promptgraft.service.database import Database
 from promptgraft.service.jobs import JobManager, JobState, Worker
 from promptgraft.service.jobs.reporting import SECONDS_BETWEEN_RENEWALS, Heartbeat
 from promptgraft.service.jobs.rows import LEASE_SECONDS
+from promptgraft.testing import FakeClock
 
 
 @pytest.fixture

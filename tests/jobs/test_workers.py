@@ -31,10 +31,10 @@ from jobs.job_world import (
 )
 from programs import Programs, Started
 from promptgraft.errors import ConfigError
-from promptgraft.ground.clock import FakeClock
 from promptgraft.service.database import Database, DatabaseError
 from promptgraft.service.jobs import Job, JobManager, JobState, Worker
 from promptgraft.service.jobs.rows import Claim, JobRows
+from promptgraft.testing import FakeClock
 
 CLAIMS = int(os.environ.get("PROMPTGRAFT_CLAIMS", "40"))
 CLAIMANTS = 8 if "PROMPTGRAFT_CLAIMS" in os.environ else 3

@@ -43,12 +43,12 @@ from promptgraft.errors import (
     DeadlineExceededError,
     PromptRenderError,
 )
-from promptgraft.ground.clock import FakeClock
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Deadline, Session, SessionProtocol
 from promptgraft.search import RejectionReason, StopReason
 from promptgraft.search.stops import FaultyStretch
+from promptgraft.testing import FakeClock
 
 Rendered = RenderedPrompt[object]
 

@@ -41,7 +41,6 @@ from promptgraft import (
 )
 from promptgraft.algorithms.gepa import GepaOptimizationStarted, GepaResult
 from promptgraft.errors import ConfigError, StoreError, WinnerNotStoredError
-from promptgraft.ground.clock import FakeClock
 from promptgraft.journal import MemoryJournal
 from promptgraft.overrides import (
     BasePromptOverridesStore,
@@ -53,6 +52,7 @@ from promptgraft.overrides import (
     SkipReason,
 )
 from promptgraft.runtime import SessionProtocol
+from promptgraft.testing import FakeClock
 
 Store = BasePromptOverridesStore
 TAG = "t"

@@ -14,11 +14,11 @@ from optimizers.paid import CENT, PaidAdapter
 from optimizers.worlds import PROMPT, PlainAdapter, about, answer, asked, config, propose
 from promptgraft.algorithms.gepa import GepaConfig, GepaOptimizer, GepaResult
 from promptgraft.errors import ConfigError
-from promptgraft.ground.clock import FakeClock
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Cancellation, Deadline
 from promptgraft.search import OptimizationContext, StopReason
+from promptgraft.testing import FakeClock
 
 AMOUNT = "US dollars above 0 and of at most 1,000,000,000, such as 2.50"
 

@@ -64,11 +64,11 @@ from promptgraft import (
 )
 from promptgraft.algorithms.gepa import GepaConfig, GepaStopFileRemoved
 from promptgraft.errors import ConfigError, FeedbackError, StopperError
-from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import Deadline, SessionProtocol
 from promptgraft.search.stopping import Leader
+from promptgraft.testing import FakeClock
 
 # Minibatches that are drawn anew each time may teach nothing twice in a row.
 config = partial(worlds.config, minibatches="random")

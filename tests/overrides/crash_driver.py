@@ -20,8 +20,8 @@ from pathlib import Path
 import attrs
 
 from killing import FEWER, Killer, at_every_effect, killed_by, say
-from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore
+from promptgraft.testing import FakeClock
 from promptgraft.testing.prompts import JUDGE, PROMPT, RULES, TONE, WRITER, set_all
 
 OTHER = attrs.evolve(PROMPT, key="other")

@@ -15,8 +15,8 @@ import pytest
 from forked import Run, forking
 from killing import FEWER, deaths_in, folder_in_memory
 from programs import Programs
-from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress, Revision
+from promptgraft.testing import FakeClock
 from promptgraft.testing.prompts import JUDGE, PROMPT, TONE, WRITER, set_all
 
 EVERY = (PROMPT, WRITER, JUDGE, attrs.evolve(PROMPT, key="other"))

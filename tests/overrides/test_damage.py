@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from promptgraft.errors import StoreError
-from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.serde import Json, digest
 from promptgraft.overrides import LocalPromptOverridesStore, OverrideAddress
 from promptgraft.overrides.codec import decode_revision
+from promptgraft.testing import FakeClock
 from promptgraft.testing.prompts import PROMPT, RULES, TONE, bodies
 
 FOLDER = Path(".promptgraft/overrides/tests/stores/support")

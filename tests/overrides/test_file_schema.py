@@ -18,7 +18,6 @@ from jsonschema import Draft202012Validator
 from agent_prompts import ADDRESS, SOURCE, WRITES, write_all
 from override_files import LISTS, Plain, address_of, generated_revision, signed
 from promptgraft.errors import StoreError
-from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
@@ -27,6 +26,7 @@ from promptgraft.overrides import (
 )
 from promptgraft.overrides.codec import decode_revision, encode_revision
 from promptgraft.overrides.parts.entry import Entry
+from promptgraft.testing import FakeClock
 
 SCHEMA = Draft202012Validator(file_schema())
 OPTIONAL = {*LISTS, "step"}

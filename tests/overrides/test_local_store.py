@@ -21,7 +21,6 @@ from promptgraft.errors import (
     StoreError,
     UnknownPartError,
 )
-from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
@@ -29,6 +28,7 @@ from promptgraft.overrides import (
     RevisionedStore,
 )
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
+from promptgraft.testing import FakeClock
 from promptgraft.testing.prompts import PROMPT, RULES, TASK, TONE, bodies, entry, override_of
 
 FOLDER = Path(".promptgraft/overrides/tests/stores/support")

@@ -34,7 +34,6 @@ from agent_prompts import (
     written,
 )
 from promptgraft.errors import HashMismatchError, UnknownPartError
-from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.serde import HexDigest
 from promptgraft.overrides import (
     AddedTaskExample,
@@ -65,6 +64,7 @@ from promptgraft.prompt import (
     TaskExamplesSection,
     Tool,
 )
+from promptgraft.testing import FakeClock
 
 KINDS = pytest.mark.parametrize("kind", WRITES, ids=lambda kind: kind.__name__)
 OTHER_HASH = HexDigest("0" * 64)

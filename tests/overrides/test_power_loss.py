@@ -10,8 +10,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import LocalPromptOverridesStore, Revision
+from promptgraft.testing import FakeClock
 from promptgraft.testing.prompts import JUDGE, PROMPT, TONE, WRITER, set_all
 
 ADDRESS = {"ns": PROMPT.ns, "prompt_key": PROMPT.key}

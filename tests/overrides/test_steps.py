@@ -20,7 +20,6 @@ from filelock import FileLock
 from killing import Killer, folder_in_memory
 from programs import Programs
 from promptgraft.errors import InvalidOverrideError, RevisionNotFoundError, StoreError
-from promptgraft.ground.clock import FakeClock
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
@@ -28,7 +27,7 @@ from promptgraft.overrides import (
     Revision,
 )
 from promptgraft.overrides.codec import decode_revision, encode_revision, make_revision
-from promptgraft.testing import FakePrompt
+from promptgraft.testing import FakeClock, FakePrompt
 from promptgraft.testing.prompts import (
     JUDGE,
     PROMPT,

@@ -33,7 +33,6 @@ from promptgraft import (
 )
 from promptgraft.adapters.base import Usage, answered
 from promptgraft.algorithms.gepa import ToolExampleTarget
-from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.serde import Json
 from promptgraft.journal import Record
 from promptgraft.prompt import (
@@ -46,6 +45,7 @@ from promptgraft.prompt import (
     ToolExample,
 )
 from promptgraft.runtime import SessionProtocol
+from promptgraft.testing import FakeClock
 
 OutputT = TypeVar("OutputT")
 

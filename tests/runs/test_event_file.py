@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from msgspec.structs import fields, replace
 
 from promptgraft.adapters.base import CallWaiting
-from promptgraft.ground.clock import FakeClock
 from promptgraft.runs import list_runs
 from promptgraft.runs.event_file import EventFile, EventLines, RunEvent, read_lines
 from promptgraft.runs.folder import make_run
@@ -32,6 +31,7 @@ from promptgraft.search.events import (
     Working,
 )
 from promptgraft.targets.types import RolloutRecord
+from promptgraft.testing import FakeClock
 from runs.toy_runs import make_job, new_folder
 
 TEXTS = st.text(max_size=8)

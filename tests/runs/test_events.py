@@ -19,7 +19,6 @@ from optimizers.worlds import twins
 from promptgraft.adapters.base import Usage
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.spending import Role, Spending
-from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.runs import RunHistory, read_run
 from promptgraft.runs.event_file import EventLines, RunEvent, decoded, encoded
@@ -65,6 +64,7 @@ from promptgraft.search.round_events import (
 from promptgraft.search.verdict import HeldOut, RunVerdict
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.types import RolloutFeedback, RolloutRecord
+from promptgraft.testing import FakeClock
 from runs.toy_runs import carry_out, make_job, new_folder, sulky
 
 # Half characters, too: models and data sets have them.

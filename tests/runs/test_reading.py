@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from optimizers.worlds import answer
 from promptgraft.errors import ConfigError, DataFormatError, JournalCorruptError
-from promptgraft.ground.clock import FakeClock
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import (
     RunFolder,
@@ -34,6 +33,7 @@ from promptgraft.runs.recorder import write_missing
 from promptgraft.search.events import RunStarted, Unknown
 from promptgraft.search.validation import Racing
 from promptgraft.targets.types import plain_changes
+from promptgraft.testing import FakeClock
 from runs.toy_runs import (
     KilledError,
     after,

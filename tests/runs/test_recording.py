@@ -32,7 +32,6 @@ from promptgraft.errors import (
     JournalWriteError,
 )
 from promptgraft.evals import metrics
-from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.text import visible
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import RunFolder, State, list_runs, read_run
@@ -46,6 +45,7 @@ from promptgraft.runs.report.page import render
 from promptgraft.search import RunResult
 from promptgraft.search.cases import Judging, data_settings
 from promptgraft.search.place import Phase, Place
+from promptgraft.testing import FakeClock
 from runs.toy_runs import (
     KilledError,
     after,

@@ -12,12 +12,13 @@ from optimizers.worlds import PROMPT, answer, config, examples, propose, twin, t
 from promptgraft import OptimizationContext, OptimizationJob, ScriptedAdapter
 from promptgraft.adapters.scripted import Reply
 from promptgraft.algorithms.gepa import GepaExample, GepaResult
-from promptgraft.ground.clock import Clock, FakeClock
+from promptgraft.ground.clock import Clock
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runs import RunFolder
 from promptgraft.runs.configuration import described_job, run_config
 from promptgraft.runs.folder import make_run
 from promptgraft.runs.recorder import recorded
+from promptgraft.testing import FakeClock
 
 
 class KilledError(KeyboardInterrupt):

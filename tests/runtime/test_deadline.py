@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from promptgraft.errors import ConfigError, DeadlineExceededError, RunCancelledError
-from promptgraft.ground.clock import FakeClock
 from promptgraft.runtime import Cancellation, Deadline
+from promptgraft.testing import FakeClock
 
 
 def test_time_runs_down_to_zero_and_no_further() -> None:

@@ -25,7 +25,6 @@ from promptgraft.adapters.scripted import ScriptedAdapter
 from promptgraft.algorithms.gepa import GepaExample, GepaOptimizer, RolloutFeedback, RolloutRecord
 from promptgraft.errors import BudgetExhaustedError, DeadlineExceededError
 from promptgraft.evals.spending import Role, Spending
-from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.serde import digest_text
 from promptgraft.journal import MemoryJournal
 from promptgraft.runtime import Deadline
@@ -49,6 +48,7 @@ from promptgraft.search.driver import Driver
 from promptgraft.search.ledger import Ledger
 from promptgraft.search.scores import Scorer
 from promptgraft.targets.types import Candidate
+from promptgraft.testing import FakeClock
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,10 +1,9 @@
-"""Clocks: the system's, and a fake one for tests."""
+"""The clock of this machine, and what a clock is."""
 
 from __future__ import annotations
 
-import threading
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -36,29 +35,3 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         if seconds > 0:  # `time.sleep` refuses negative values
             time.sleep(seconds)
-
-
-class FakeClock:
-    """A clock that moves only on request; safe to share between threads."""
-
-    def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
-        self._start = start
-        self._elapsed = 0.0
-        self._lock = threading.Lock()
-
-    def now(self) -> datetime:
-        return self._start + timedelta(seconds=self.monotonic())
-
-    def monotonic(self) -> float:
-        with self._lock:
-            return self._elapsed
-
-    def sleep(self, seconds: float) -> None:
-        self.advance(max(0.0, seconds))
-
-    def advance(self, seconds: float) -> None:
-        """Move the clock forward; negative values and NaN are refused with ``ValueError``."""
-        if not seconds >= 0:
-            raise ValueError(f"a clock cannot go back; expected seconds >= 0, found {seconds!r}")
-        with self._lock:
-            self._elapsed += seconds

@@ -27,6 +27,10 @@ _COMMON_SHARE = 5  # of five answers
 _BITS = 8  # for each character of the answers; few other passages pass the filter
 _SHOWN_CHARS = 120
 _LEAF = "\n"
+_OWN_WORDS = (
+    "Say what a good answer is in words of your own: a text that repeats {words} words in a row of "
+    "what the answers are judged by is refused."
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -78,6 +82,9 @@ class AnswerGuard:
             characters is a copy, whatever the number of its words.
         metrics: the metrics that judge; what they say that no instruction may copy: rubrics, the
             questions of judges, the texts and patterns that they look for.
+
+    Attributes:
+        rule: what a question says of these; empty if they are too short to be copied.
     """
 
     def __init__(
@@ -95,19 +102,9 @@ class AnswerGuard:
         # The words of each answer between two spaces, and each of its texts on a line.
         self._answers = {id_: self._learn(texts) for id_, texts in answers if texts}
         self._metrics = {name: self._learn(texts) for name, texts in named if texts}
-
-    @cached_property
-    def rule(self) -> str:
-        """What a question says about the words of metrics; empty if none of them are guarded.
-
-        Feedback quotes what judges look for, so a model that is not told repeats it.
-        """
-        if not any(any(Words(text).passages(self._weight)) for text in self._metrics.values()):
-            return ""
-        return (
-            "Say what a good answer is in words of your own: a text that repeats "
-            f"{self._weight // WORD} words in a row of what the answers are judged by is refused."
-        )
+        has_passages = any(any(self._passages(Words(text))) for text in self._metrics.values())
+        # Feedback quotes what judges look for, so a model that is not told repeats it.
+        self.rule = _OWN_WORDS.format(words=words) if has_passages else ""
 
     def check(self, module: Module, description: ModuleDescription, proposal: str) -> None:
         """Refuse an instruction that contains an answer; examples may contain theirs.

@@ -70,7 +70,7 @@ def reflection_params(
     answers = None if for_digest else description.answers
     return ReflectionParams(
         part=in_one_line(description.name),
-        limits="\n".join(filter(None, (limits_of(description), _as_rule(evidence.copying)))),
+        limits=limits_of(description, evidence.copying),
         current=place + fenced(description.text) if description.text else untold,
         schema=fenced_part(description.schema),
         siblings="\n\n".join(map(fenced_part, description.siblings)),
@@ -94,11 +94,7 @@ def reflection_params(
     )
 
 
-def _as_rule(sentence: str) -> str:
-    return f"- {sentence}" if sentence else ""
-
-
-def limits_of(description: ModuleDescription) -> str:
+def limits_of(description: ModuleDescription, copying: str = "") -> str:
     """Return the limits that a new text of a module must respect, one rule per line."""
     rules = [f"- Use at most {description.max_chars} characters."]
     if description.placeholders:
@@ -113,7 +109,7 @@ def limits_of(description: ModuleDescription) -> str:
         rules.append(
             f"- {marker} stands for " + (f"`{text}`." if inline else f":\n\n{fenced(text)}")
         )
-    return "\n".join(rules)
+    return "\n".join([*rules, f"- {copying}"] if copying else rules)
 
 
 def examples_of(

@@ -143,11 +143,6 @@ class View:
         schema = json.dumps(schema_of(kind, self._said), ensure_ascii=False)
         return f"A JSON object of type {kind.__name__}, with this schema: {schema}"
 
-    @property
-    def answers_in_form(self) -> bool:
-        """Whether answers must have a form, rather than being any text."""
-        return self.template.output_type not in (None, str)
-
     def is_shown(self, path: descriptors.SectionPath) -> bool:
         """Return whether neither a section or task example, nor anything above it, is hidden."""
         return not any(self.parts.hides(path[:depth]) for depth in range(1, len(path) + 1))
@@ -309,7 +304,7 @@ class PromptPart(Module):
             max_chars=view.max_part_chars,
             output=view.output(),
             # "Text." would tell a model nothing, and could be taken for what to answer.
-            answers=None if view.answers_in_form else "",
+            answers="" if view.template.output_type in (None, str) else None,
             neighbours=view.neighbours(self.name, without=without, with_hidden=with_hidden),
             schema=schema,
             siblings=siblings,

@@ -1,4 +1,4 @@
-"""Conformance suites and fakes for authors of stores; requires pytest.
+"""Conformance suites and fakes for authors of stores, and a clock; requires pytest.
 
 .. code-block:: python
 
@@ -15,12 +15,17 @@ import pytest
 # Before the imports below: pytest rewrites the asserts of a module when it is first imported.
 pytest.register_assert_rewrite(
     "promptgraft.testing.store_contract",
-    "promptgraft.testing.store_contract",
     "promptgraft.testing.revision_contract",
 )
 
+from promptgraft.testing.clock import FakeClock  # noqa: E402
 from promptgraft.testing.prompts import FakePrompt  # noqa: E402
 from promptgraft.testing.revision_contract import RevisionedStoreContract  # noqa: E402
 from promptgraft.testing.store_contract import PromptOverridesStoreContract  # noqa: E402
 
-__all__ = ["FakePrompt", "PromptOverridesStoreContract", "RevisionedStoreContract"]
+__all__ = [
+    "FakeClock",
+    "FakePrompt",
+    "PromptOverridesStoreContract",
+    "RevisionedStoreContract",
+]

@@ -9,7 +9,7 @@ from promptgraft.adapters.calling.caller import Beginnings
 from promptgraft.adapters.calling.faults import Fault
 from promptgraft.adapters.calling.turns import Turn
 from promptgraft.errors import TransientProviderError
-from promptgraft.ground.clock import FakeClock
+from promptgraft.testing import FakeClock
 
 ANSWER = read({"text": "fine"})
 FAULT = Fault(error=TransientProviderError, what="down")

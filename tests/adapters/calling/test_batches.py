@@ -37,10 +37,10 @@ from promptgraft.errors import (
     RunPausedError,
     TransientProviderError,
 )
-from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.serde import Json
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import Tool
+from promptgraft.testing import FakeClock
 from servers.batches import PROVIDERS, BatchServer, Fate, echo
 from servers.behaviour import Answer, Asked, Call
 from servers.loopback import KEY, MODEL

@@ -19,11 +19,11 @@ from promptgraft.errors import (
     ToolRoundsError,
     TruncatedAnswerError,
 )
-from promptgraft.ground.clock import FakeClock
 from promptgraft.ground.serde import Json
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate, RenderedPrompt, Tool
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.runtime import Deadline, Session
+from promptgraft.testing import FakeClock
 
 
 @attrs.frozen

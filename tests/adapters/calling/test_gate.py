@@ -17,7 +17,8 @@ from promptgraft.adapters.calling.limiter import (
     Verdict,
     gate_of,
 )
-from promptgraft.ground.clock import FakeClock, SystemClock
+from promptgraft.ground.clock import SystemClock
+from promptgraft.testing import FakeClock
 
 
 @attrs.define

@@ -17,8 +17,8 @@ from promptgraft.errors import (
     RateLimitedError,
     TransientProviderError,
 )
-from promptgraft.ground.clock import FakeClock
 from promptgraft.runtime.deadline import Deadline
+from promptgraft.testing import FakeClock
 
 DOWN = Fault(error=TransientProviderError, what="HTTP 503", retried=True)
 GONE = Fault(error=PermanentProviderError, what="HTTP 401")

@@ -6,7 +6,7 @@ and changes nothing that others see. So attempts may overlap in any way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -94,13 +94,14 @@ class Draft:
         # Steps do not name a part that is still to be added.
         self.records = passing(self.records, [part for part, _ in self.parts]) or self.records
         hidden = [frozenset(record.hidden) for record in self.records]
-        earlier = self.attempt.earlier
+        earlier, guard = self.attempt.earlier, self.reflector.guard
+        has_examples = any(module.is_example for module, _ in self.parts)
         self.evidence = attrs.evolve(
             self.evidence,
             earlier=better_answers(earlier, self.records, scorer) if earlier else {},
             objectives=scorer.told(self.records),
             unseen=frozenset.intersection(*hidden) if hidden else (),
-            copying=self.reflector.rule_on(module for module, _ in self.parts),
+            copying=guard.rule if guard and not has_examples else "",
         )
 
     @property
@@ -290,12 +291,6 @@ class Reflector:
         if not may_be_old and self.was_tried(attempt, child):
             raise InvalidProposalError(RejectionReason.DUPLICATE, TRIED)
         return Change(module, description, text, child)
-
-    def rule_on(self, modules: Iterable[Module]) -> str:
-        """Return what new texts of modules may not copy; empty for examples, which may."""
-        if self.guard is None or all(module.is_example for module in modules):
-            return ""
-        return self.guard.rule
 
     def was_tried(self, attempt: Attempt, child: Candidate) -> bool:
         """Return whether a candidate had been tried when the attempt began."""
