@@ -58,6 +58,11 @@ def test_a_run_changes_only_the_parts_that_are_named(used: Path, console: Consol
     assert json.loads((folder / "config.json").read_text())["options"]["tuning"] == {
         "targets": {"parts": [part]}
     }
+    result = json.loads((folder / "result.json").read_text())
+    assert {row["part"] for row in result["parts"]} <= {part}
+    applied = console("apply", "latest", "--keep-anyway", "--json")
+    rows = [row for prompt in json.loads(applied.out).get("prompts", []) for row in prompt["parts"]]
+    assert {row["part"] for row in rows} == {row["part"] for row in result["parts"]}
     # Resumed, the run has the parts that it was begun with.
     assert console("resume", "latest", "-q", "--budget", "310").code in (0, 1)
     refused = console("optimize", "--part", f"{part}s", "-q")

@@ -123,6 +123,10 @@ def worked_off(client: Client, body: dict[str, object]) -> str:
     return job
 
 
+def part_names(row: dict[str, Any]) -> list[str]:
+    return [part["part"] for part in row["parts"]]
+
+
 def test_a_graph_is_shown_improved_and_promoted(client: Client) -> None:
     where = "/projects/graph/prompts/desk"
     structure = client.get(f"{where}/structure")
@@ -141,6 +145,12 @@ def test_a_graph_is_shown_improved_and_promoted(client: Client) -> None:
     assert {one["prompt"] for one in holds} == revisions.keys()
     assert {str(one["prompt"]) for one in holds} <= set(PROMPTS)
     names = [str(one["prompt"]) for one in holds]
+    client.ask("PUT", "/api/v1/projects/graph/protections/stable")
+    asked = client.post(f"{where}/tags/night/promote", {"to": "stable"}).document["request"]
+    moved_parts = {text["part"] for text in client.get(f"/requests/{asked}").rows("texts")}
+    assert moved_parts
+    assert moved_parts <= {f"{one}#instruction" for one in PROMPTS}
+    client.ask("DELETE", "/api/v1/projects/graph/protections/stable")
     for last in ("abcd", ""):
         # Only one of several points at something else: none is moved.
         body = {"to": "prod", "expected": {**dict.fromkeys(names, ""), names[-1]: last}}
@@ -166,7 +176,17 @@ def test_a_graph_is_shown_improved_and_promoted(client: Client) -> None:
     with closing(client.browser()) as browser:
         page = browser.get("/tags").text
         assert "graph/desk" in page
-        assert "Above all" in page or "section rules" in page
+        assert "section rules" not in page
+        parts = {
+            str(part)
+            for row in client.get(f"{where}/tags/night").rows("prompts")
+            for part in part_names(row)
+        }
+        assert parts <= {f"{one}#instruction" for one in PROMPTS}
+        overview, texts = (browser.get(f"/jobs/{job}{tab}").text for tab in ("", "/texts"))
+        for shown in (page, overview, texts):
+            assert all(part in shown for part in parts), parts
+            assert "section rules" not in shown
         form = {"project": "graph", "prompt": "desk", "tag": "prod", "what": "rollback"}
         asked = browser.post("/tags", data=form).text
         assert "Roll prod back?" in asked

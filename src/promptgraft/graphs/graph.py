@@ -40,11 +40,9 @@ from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
 from promptgraft.targets.part import PartOf, PromptPart, View, named_in
 from promptgraft.targets.part_kinds import SectionModule
+from promptgraft.targets.part_names import INSTRUCTION
 from promptgraft.targets.prompts import PromptSet, StandIn, address_of, no_adapter, parts_of
 from promptgraft.targets.texts import as_errors
-
-INSTRUCTION = "instruction"
-"""The label of a node's only part that may change, if that is a section."""
 
 
 def _as_prompt(given: PromptTemplate[Any] | Prompt[Any] | None) -> Prompt[Any] | None:

@@ -28,7 +28,6 @@ class PartDiff:
         part: the part as messages name it: ``section policies/refunds``.
         before: its text before; None if there was none.
         after: its text after; None if there is none.
-        text: a unified diff of the two, empty when they are equal.
         state: why the override does not apply to the current source; None if it does, or if two
             revisions are compared.
     """
@@ -37,8 +36,12 @@ class PartDiff:
     part: str
     before: str | None
     after: str | None
-    text: str
     state: SkipReason | None = None
+
+    @property
+    def text(self) -> str:
+        """A unified diff of the two, empty when they are equal."""
+        return diff_bodies(self.before or "", self.after or "", part=self.part)
 
     @property
     def readable(self) -> str:
@@ -49,8 +52,7 @@ class PartDiff:
     @property
     def reversed(self) -> PartDiff:
         """The reverse difference, from after to before."""
-        text = diff_bodies(self.after or "", self.before or "", part=self.part)
-        return attrs.evolve(self, before=self.after, after=self.before, text=text)
+        return attrs.evolve(self, before=self.after, after=self.before)
 
 
 def _ended(text: str) -> str:
@@ -147,14 +149,7 @@ def parts_json(parts: Sequence[PartDiff], *, checked: bool) -> list[Json]:
 def _diff(
     entry: Entry, before: str | None, after: str | None, state: SkipReason | None
 ) -> PartDiff:
-    return PartDiff(
-        kind=entry.kind,
-        part=entry.part,
-        before=before,
-        after=after,
-        text=diff_bodies(before or "", after or "", part=entry.part),
-        state=state,
-    )
+    return PartDiff(kind=entry.kind, part=entry.part, before=before, after=after, state=state)
 
 
 def _shown(entry: Entry | None) -> str | None:

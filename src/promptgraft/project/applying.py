@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath, PurePosixPath
 
 import attrs
@@ -54,6 +54,8 @@ from promptgraft.runs import RunRecord, State
 from promptgraft.runs.comparing import held_out_gain
 from promptgraft.runs.reading import base_of
 from promptgraft.search.stopping import stop_detail
+from promptgraft.targets.part import named_in, prompt_of
+from promptgraft.targets.part_names import name_among
 from promptgraft.targets.types import Change, read_changes
 
 
@@ -65,18 +67,27 @@ class Winner:
         base: the overrides under the tag of the run when the run began.
         changes: the entries in which the candidate differs from ``base``.
         candidates: the changes of every candidate of the run, any of which may have been applied.
+        parts: the names of all parts that the run could change.
         provenance: its origin, for the store.
     """
 
     base: PromptOverride
     changes: PromptOverride
     candidates: tuple[PromptOverride, ...] = ()
+    parts: Collection[str] = ()
     provenance: Provenance
 
     @property
     def of(self) -> str:
         """The name of the prompt: ``namespace/key``."""
         return f"{self.base.ns}/{self.base.prompt_key}"
+
+    def name_of(self, part: str) -> str:
+        """Return what the run calls a part of the prompt."""
+        # What no candidate has changed may be a part that the run could not change.
+        if any(part == entry.part for changes in self.candidates for entry in changes.entries()):
+            return name_among(self.parts, self.of, part)
+        return named_in(self.of, part) if any(map(prompt_of, self.parts)) else part
 
     @property
     def whole(self) -> PromptOverride:
@@ -195,6 +206,7 @@ def winners_of(
             base=_override(base, name, where=str(run.folder.journal)),
             changes=_override(changes[candidate], name, where=where),
             candidates=tuple(_override(change, name, where=where) for change in changes),
+            parts=tuple(run.candidates[0].texts),
             provenance=provenance,
         )
         for name in names
@@ -231,8 +243,13 @@ class AgainstSource:
     stale: tuple[str, ...]
 
 
-def check_source(prompt: PromptLike, entries: PromptOverride) -> AgainstSource:
-    """Compare ``entries`` with the current source of the prompt."""
+def check_source(
+    prompt: PromptLike, entries: PromptOverride, name_of: Callable[[str], str] = str
+) -> AgainstSource:
+    """Compare ``entries`` with the current source of the prompt.
+
+    ``name_of`` returns what lines call a part.
+    """
     # A settled entry is skipped as well: the hash that it expects is of the source as it was.
     skipped = {
         skipped_part.part: skipped_part
@@ -246,7 +263,7 @@ def check_source(prompt: PromptLike, entries: PromptOverride) -> AgainstSource:
         fresh=tuple(entry for entry in entries.entries() if entry.part not in skipped),
         settled=settled,
         stale=tuple(
-            _stale_source(skipped_part)
+            f"{name_of(part)}: {_stale_source(skipped_part)}"
             for part, skipped_part in skipped.items()
             if part not in settled_parts
         ),
@@ -269,7 +286,7 @@ _MENDS = {
 def _stale_source(found: SkippedOverride) -> str:
     now = "no longer there" if found.found_hash is None else f"now {shown_hash(found.found_hash)}"
     return (
-        f"{found.part}: {found.reason}: the winner was made for source "
+        f"{found.reason}: the winner was made for source "
         f"{shown_hash(found.expected_hash)}, the source is {now}; {_MENDS[found.reason]}"
     )
 
@@ -286,21 +303,18 @@ class StaleWinnerError(HashMismatchError):
         return type(self), (self.faults,)
 
 
-def fresh_entries(
-    winner: Winner, prompt: PromptLike, tag: str, *, of: str = ""
-) -> tuple[Entry, ...]:
+def fresh_entries(winner: Winner, prompt: PromptLike, tag: str) -> tuple[Entry, ...]:
     """Return the entries of a winner to write under a tag.
 
     Settled entries are left out. For another tag than the run's, the applicable entries of the
-    base are included, because the winner was evaluated with them. ``of`` is put before each line
-    about a part, to name one of several prompts.
+    base are included, because the winner was evaluated with them.
 
     Raises:
         StaleWinnerError: the source has changed in a part that the winner changes.
     """
-    resolution = check_source(prompt, winner.touched)
+    resolution = check_source(prompt, winner.touched, winner.name_of)
     if resolution.stale:
-        raise StaleWinnerError(tuple(f"{of}{fault}" for fault in resolution.stale))
+        raise StaleWinnerError(resolution.stale)
     if tag == winner.base.tag:
         return resolution.fresh
     return (*resolution.fresh, *check_source(prompt, winner.untouched).fresh)
@@ -324,8 +338,8 @@ def check_tag_contents(
 
 def _stale_tag(winner: Winner, entry: Entry, present: PromptOverride) -> str:
     return (
-        f"{entry.part}: tag `{present.tag}` has changed since the run began: expected "
-        f"{_named(winner.base.find(entry))}, found {_named(present.find(entry))}; see "
+        f"{winner.name_of(entry.part)}: tag `{present.tag}` has changed since the run began: "
+        f"expected {_named(winner.base.find(entry))}, found {_named(present.find(entry))}; see "
         "`promptgraft history`, then roll back, or run `promptgraft optimize` again"
     )
 
@@ -376,7 +390,7 @@ def store_winners(
         InvalidOverrideError: the winner contradicts another override under the tag.
         StoreError: the store cannot be read or written.
     """
-    writes = [_Write(winner, prompt, tag, len(winners) > 1) for winner, prompt in winners]
+    writes = [_Write(winner, prompt, tag) for winner, prompt in winners]
     before = [store.current_at(write.address) for write in writes]
     if dry:
         for write, revision in zip(writes, before, strict=True):
@@ -399,12 +413,11 @@ def store_winners(
 class _Write:
     """The write of a winner to the tag of one prompt."""
 
-    def __init__(self, winner: Winner, prompt: PromptLike, tag: str, of_several: bool) -> None:
+    def __init__(self, winner: Winner, prompt: PromptLike, tag: str) -> None:
         self.address = OverrideAddress(winner.base.ns, winner.base.prompt_key, tag)
         self._winner = winner
         self._prompt = prompt
-        self._of = f"{winner.of}#" if of_several else ""
-        self._entries = fresh_entries(winner, prompt, tag, of=self._of)
+        self._entries = fresh_entries(winner, prompt, tag)
         self.told: list[PartDiff] = []
 
     def change(self, present: PromptOverride) -> PromptOverride:
@@ -415,13 +428,14 @@ class _Write:
         given_back = uncovered(descriptor, winner.base, base).entries()
         freed = present.without(*base.entries()).with_entries(given_back)
         if stale := check_tag_contents(winner, self._entries, freed):
-            raise StaleWinnerError(tuple(f"{self._of}{fault}" for fault in stale))
+            raise StaleWinnerError(stale)
         after = merged_into(freed, self._entries, descriptor)
         gone = base.holding(entry for entry in base.entries() if after.find(entry) is None)
         # Replaced and not extended: a store may call `change` again after a conflict.
+        changes = in_force_changes(self._prompt, present, (*given_back, *self._entries))
+        backs = (diff.reversed for diff in diff_override(self._prompt, gone))
         self.told[:] = (
-            *in_force_changes(self._prompt, present, (*given_back, *self._entries)),
-            *(diff.reversed for diff in diff_override(self._prompt, gone)),
+            attrs.evolve(diff, part=winner.name_of(diff.part)) for diff in (*changes, *backs)
         )
         return after
 
@@ -540,14 +554,14 @@ class Rewritten:
 
     Attributes:
         winner: the candidate, for the first prompt.
-        entries: for each prompt, the overrides to write and the prefix of names of its parts.
+        entries: for each prompt, the candidate, the source and the overrides to write.
         changes: the changes of Markdown and BAML files.
         texts: the changes of texts of agents.
         callbacks: the callbacks that store some of these texts.
     """
 
     winner: Winner
-    entries: Sequence[tuple[PromptLike, PromptOverride, str]]
+    entries: Sequence[tuple[Winner, PromptLike, PromptOverride]]
     changes: Sequence[FileChange]
     texts: Sequence[WrittenText]
     callbacks: Mapping[str, CallbackSource]
@@ -561,7 +575,7 @@ class Rewritten:
             StaleWinnerError: a source has changed since the run; with the place, if known.
         """
         winners = winners_of(run, candidate, target.addresses)
-        entries: list[tuple[PromptLike, PromptOverride, str]] = []
+        entries: list[tuple[Winner, PromptLike, PromptOverride]] = []
         changes: list[FileChange] = []
         texts: list[WrittenText] = []
         callbacks: dict[str, CallbackSource] = {}
@@ -572,15 +586,14 @@ class Rewritten:
                     "in files or callbacks of a project can be written back; leave --to-source "
                     "and --patch out to use the store"
                 )
-            of = f"{winner.of}#" if len(winners) > 1 else ""
             try:
-                fresh = fresh_entries(winner, winner_texts.prompt, target.tag, of=of)
+                fresh = fresh_entries(winner, winner_texts.prompt, target.tag)
             except StaleWinnerError as error:
                 raise StaleWinnerError(
                     (*error.faults, *_places(run, winner, winner_texts))
                 ) from None
             override = winner.base.holding(fresh)
-            entries.append((winner_texts.prompt, override, of))
+            entries.append((winner, winner_texts.prompt, override))
             if isinstance(winner_texts.source, TextsSource):
                 texts += winner_texts.source.changes(override)
                 callbacks.update(winner_texts.source.sources.callbacks)
@@ -603,19 +616,19 @@ class Rewritten:
     def parts(self) -> list[PartDiff]:
         """The differences between the candidate and the sources."""
         return [
-            attrs.evolve(diff, part=f"{of}{diff.part}")
-            for prompt, override, of in self.entries
+            attrs.evolve(diff, part=winner.name_of(diff.part))
+            for winner, prompt, override in self.entries
             for diff in diff_override(prompt, override)
         ]
 
     def left_behind(self, target: RunTarget) -> list[str]:
         """Return the parts whose overrides under the tag are stale after the write."""
         parts = []
-        for (_, override, of), address in zip(self.entries, target.addresses, strict=True):
+        for (winner, _, override), address in zip(self.entries, target.addresses, strict=True):
             current = target.store.current_at(address)
             override_now = current.override if current else address.empty()
             parts += [
-                f"{of}{entry.part}"
+                winner.name_of(entry.part)
                 for entry in override.entries()
                 # What is shown is bound to texts that such a write does not change.
                 if override_now.find(entry) and not isinstance(entry, VisibilityOverride)

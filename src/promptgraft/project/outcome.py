@@ -48,7 +48,9 @@ class RunOutcome:
     def parts(self) -> tuple[PartDiff, ...]:
         """The differences between the winner and the source."""
         result = self.result
-        return changed_parts(self.job.prompts, result.candidates[0].changes, result.best.changes)
+        before, after = result.candidates[0].changes, result.best.changes
+        names = {module.name for candidate in result.candidates for module in candidate.modules}
+        return changed_parts(self.job.prompts, before, after, names)
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ from promptgraft.project.files import PromptSource
 from promptgraft.prompt.rendering import values_of
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import takes_cases
-from promptgraft.targets.prompts import PromptSet, StandIn, name_of, prompts_of
+from promptgraft.targets.part import named_in
+from promptgraft.targets.prompts import PromptSet, StandIn, address_of, name_of, prompts_of
 
 
 @attrs.frozen(kw_only=True)
@@ -58,6 +59,14 @@ class ProjectPrompt:
     def address(self) -> str:
         """Its name in runs: ``namespace/key`` for a prompt."""
         return name_of(self.subject)
+
+    def part_name(self, prompt: Prompt[object], part: str) -> str:
+        """Return what ``describe`` and runs call a part of one of the prompts."""
+        if self.graph is None:
+            return part
+        address = address_of(prompt)
+        names = {each.part.name: each.name for each in self.graph.parts if each.address == address}
+        return names.get(part) or named_in(address, part)
 
     def answered_by(self, adapter: ProviderAdapter) -> ProviderAdapter:
         """Return the adapter that answers :attr:`prompt` with the model ``adapter``."""

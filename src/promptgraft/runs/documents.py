@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import compress
 from operator import eq
 
@@ -23,7 +23,7 @@ from promptgraft.runs.history import RunHistory
 from promptgraft.search.events import CandidateAdded, RunEnded
 from promptgraft.search.ledger import LedgerEntry, money
 from promptgraft.search.scores import UNSCORED, Score, packed
-from promptgraft.targets.part import named_in
+from promptgraft.targets.part_names import name_among
 from promptgraft.targets.types import Change, plain_changes
 
 _MUCH_LONGER = 10
@@ -85,11 +85,15 @@ def result_document(
 
 
 def changed_parts(
-    prompts: Mapping[str, PromptLike], baseline: Mapping[str, Change], winner: Mapping[str, Change]
+    prompts: Mapping[str, PromptLike],
+    baseline: Mapping[str, Change],
+    winner: Mapping[str, Change],
+    names: Collection[str],
 ) -> tuple[differences.PartDiff, ...]:
-    """Return how a winner differs from the source; with several prompts, names have addresses.
+    """Return how a winner differs from the source.
 
     ``prompts`` are the sources by address; without a source, the baseline is compared instead.
+    ``names`` are those of the parts of the run.
     """
     diffs: list[differences.PartDiff] = []
     for address, change in winner.items():
@@ -98,16 +102,16 @@ def changed_parts(
             old = before if isinstance(before, str) else ""
             # The winner holds every text of its address, also those that it leaves as they are.
             if change != old:
-                diffs.append(_part("text", address, old, change))
-        elif len(winner) == 1 and address in prompts:
-            diffs += differences.diff_override(prompts[address], change)
+                diffs.append(
+                    differences.PartDiff(kind="text", part=address, before=old, after=change)
+                )
         else:
             source = prompts.get(address)
             parts = differences.diff_revisions(change.holding(()), change)
-            for part in parts if source is None else differences.diff_override(source, change):
-                name = named_in(address, part.part)
-                moved = _part(part.kind, name, part.before, part.after)
-                diffs.append(attrs.evolve(moved, state=part.state))
+            parts = parts if source is None else differences.diff_override(source, change)
+            diffs += [
+                attrs.evolve(part, part=name_among(names, address, part.part)) for part in parts
+            ]
     return tuple(diffs)
 
 
@@ -155,11 +159,6 @@ def whole_prompt(prompt: Prompt[object], base: PromptOverride, changes: PromptOv
     store = InMemoryPromptOverridesStore([overlaid(prompt.descriptor, base, changes)])
     present = attrs.evolve(prompt, overrides_store=store, overrides_tag=base.tag)
     return present.with_placeholders().text
-
-
-def _part(kind: str, name: str, before: str | None, after: str | None) -> differences.PartDiff:
-    text = differences.diff_bodies(before or "", after or "", part=name)
-    return differences.PartDiff(kind=kind, part=name, before=before, after=after, text=text)
 
 
 def figures_json(ended: RunEnded, budget: int, kept_rewrites: int) -> dict[str, Json]:

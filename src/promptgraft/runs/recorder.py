@@ -246,7 +246,9 @@ class Recorder:
             read_changes(history.candidates[at].entries, ended.tag, where=f"candidate {at}")
             for at in (0, ended.best)
         )
-        changes = documents.changed_parts(self._prompts, baseline, winner)
+        changes = documents.changed_parts(
+            self._prompts, baseline, winner, history.candidates[0].texts
+        )
         warnings = documents.warnings_of(ended.remarks, self._prompts, changes)
         document = documents.result_document(
             ended,

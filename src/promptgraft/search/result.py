@@ -39,7 +39,7 @@ from promptgraft.search.scores import Score, mean_score, pick, weights_of
 from promptgraft.search.stopping import StopReason, stop_sentence
 from promptgraft.search.verdict import HeldOut, PassingSides, RunVerdict, verdict_of
 from promptgraft.search.wear import Wear
-from promptgraft.targets.part import named_in
+from promptgraft.targets.part import PartOf, named_in
 from promptgraft.targets.part_kinds import TaskExampleModule
 from promptgraft.targets.types import Candidate
 
@@ -403,7 +403,10 @@ class RunResult(Shown):
                 ("validation", f"{_change(self)} on {counted(len(self.pareto_ids), 'case')}"),
                 ("changed", ", ".join(name for name, _ in _changed(self)) or "nothing"),
                 *([("trimmed", fewer_tokens(self.shortened))] if self.shortened else []),
-                ("cost", _cost(self)),
+                (
+                    "cost",
+                    f"{_calls(self)}, {counted(self.total_reflections, 'reflection call')}",
+                ),
                 ("rewrites", str(self.rewrites)),
                 ("stopped", stop_sentence(self.stop_reason, self.stop_detail)),
                 ("stored", f"tag `{self.tag}`" if self.persisted else "no"),
@@ -421,6 +424,8 @@ class RunResult(Shown):
 def _changed(result: RunResult) -> Iterator[tuple[str, str]]:
     """Yield name and text of each part that the winner changes."""
     changes, source = result.best.changes, result.candidates[0].changes
+    modules = (module for candidate in result.candidates for module in candidate.modules)
+    names = {(of.address, of.part.name): of.name for of in modules if isinstance(of, PartOf)}
     for address, address_changes in changes.items():
         if isinstance(address_changes, str):
             if address_changes != source[address]:
@@ -428,13 +433,11 @@ def _changed(result: RunResult) -> Iterator[tuple[str, str]]:
             continue
         for entry in in_order(address_changes.entries()):
             name = entry.part if len(changes) == 1 else named_in(address, entry.part)
-            yield name, entry.show()
+            yield names.get((address, entry.part), name), entry.show()
 
 
-def _cost(result: RunResult) -> str:
-    calls = counted(result.total_rollouts, "test call")
-    reflections = counted(result.total_reflections, "reflection call")
-    return f"{dollars(result.total_cost)}, {calls}, {reflections}"
+def _calls(result: RunResult) -> str:
+    return f"{dollars(result.total_cost)}, {counted(result.total_rollouts, 'test call')}"
 
 
 def _change(result: RunResult) -> str:

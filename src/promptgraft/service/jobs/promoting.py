@@ -36,9 +36,11 @@ class TaggedRevision:
     """The revision that a tag holds for one prompt; a graph has one for each prompt.
 
     Attributes:
+        subject: the prompt or the graph that it is part of.
         revision: the revision that the tag points at.
     """
 
+    subject: ProjectPrompt
     prompt: Prompt[object]
     revision: Revision
 
@@ -49,8 +51,11 @@ class TaggedRevision:
 
     @property
     def parts(self) -> tuple[PartDiff, ...]:
-        """The parts that differ from the source."""
-        return diff_override(self.prompt, self.revision.override)
+        """The parts that differ from the source, with their names in runs."""
+        return tuple(
+            attrs.evolve(part, part=self.subject.part_name(self.prompt, part.part))
+            for part in diff_override(self.prompt, self.revision.override)
+        )
 
     @property
     def stale(self) -> list[str]:
@@ -78,7 +83,7 @@ def held(store: RevisionedStore, subject: ProjectPrompt, tag: str) -> list[Tagge
         RevisionNotFoundError: it holds nothing.
     """
     rows = [
-        TaggedRevision(prompt=prompt, revision=revision)
+        TaggedRevision(subject=subject, prompt=prompt, revision=revision)
         for prompt in subject.prompts
         if (revision := store.current_at(address(prompt, tag))) is not None
     ]

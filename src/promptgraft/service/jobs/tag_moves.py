@@ -9,13 +9,11 @@ import attrs
 from promptgraft.errors import ConfigError, OverrideConflictError
 from promptgraft.ground.serde import did_you_mean
 from promptgraft.overrides import Revision, RevisionedStore
-from promptgraft.overrides.differences import diff_override
 from promptgraft.overrides.revisioned import one_id
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.service.jobs import promoting
 from promptgraft.service.jobs.approvals import MoveKind, TagMove
-from promptgraft.targets.part import named_in
 from promptgraft.targets.prompts import address_of
 
 
@@ -147,45 +145,43 @@ def moved_texts(
     store: RevisionedStore, subject: ProjectPrompt, move: TagMove
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the texts before and after a move, by part; those of revisions that are kept."""
-    prompts = {
-        name: prompt for prompt in subject.prompts if (name := address_of(prompt)) in move.after
-    }
 
     def revisions(ids: Mapping[str, str], tag: str) -> dict[str, Revision | None]:
         return {
             name: next((row for row in history(store, prompt, tag) if row.id == ids[name]), None)
-            for name, prompt in prompts.items()
+            for prompt in subject.prompts
+            if (name := address_of(prompt)) in move.after
         }
 
     now = revisions(move.before, move.tag)
-    return changed_texts(prompts, now, revisions(move.after, move.source or move.tag))
+    return changed_texts(subject, now, revisions(move.after, move.source or move.tag))
 
 
 def changed_texts(
-    prompts: Mapping[str, Prompt[object]],
+    subject: ProjectPrompt,
     now: Mapping[str, Revision | None],
     then: Mapping[str, Revision | None],
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the texts that revisions of prompts, or their sources, make of each changed part."""
-    source, before = texts_with(prompts, now)
-    more, after = texts_with(prompts, then)
+    source, before = texts_with(subject, now)
+    more, after = texts_with(subject, then)
     sources = {**more, **source}
     return {**sources, **before}, {**sources, **after}
 
 
 def texts_with(
-    prompts: Mapping[str, Prompt[object]], revisions: Mapping[str, Revision | None]
+    subject: ProjectPrompt, revisions: Mapping[str, Revision | None]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the texts of the source, and what revisions make of them, by part."""
-    before, after = dict[str, str](), dict[str, str]()
-    for name, prompt in prompts.items():
-        revision = revisions.get(name)
-        for part in diff_override(prompt, revision.override) if revision else ():
-            part_name = named_in(name, part.part) if len(prompts) > 1 else part.part
-            before[part_name], after[part_name] = part.before or "", part.after or ""
-    return before, after
-
-
-def names_of(rows: Sequence[promoting.TaggedRevision]) -> dict[str, Prompt[object]]:
-    """Return the prompts of what a tag holds, by their addresses."""
-    return {row.name: row.prompt for row in rows}
+    parts = [
+        part
+        for prompt in subject.prompts
+        if (revision := revisions.get(address_of(prompt))) is not None
+        for part in promoting.TaggedRevision(
+            subject=subject, prompt=prompt, revision=revision
+        ).parts
+    ]
+    return (
+        {part.part: part.before or "" for part in parts},
+        {part.part: part.after or "" for part in parts},
+    )

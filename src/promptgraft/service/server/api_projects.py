@@ -191,10 +191,10 @@ def show_tag(call: ApiCall) -> ApiReply:
 
 def show_history(call: ApiCall) -> ApiReply:
     """Return every revision of a tag, the oldest first."""
-    store, tag = project_of(call).store(), call.path["tag"]
+    store, tag, subject = project_of(call).store(), call.path["tag"], prompt_of(call)
     rows: list[Json] = [
-        _revision(TaggedRevision(prompt=prompt, revision=revision))
-        for prompt in prompt_of(call).prompts
+        _revision(TaggedRevision(subject=subject, prompt=prompt, revision=revision))
+        for prompt in subject.prompts
         for revision in store.history(
             ns=prompt.descriptor.ns, prompt_key=prompt.descriptor.key, tag=tag
         )

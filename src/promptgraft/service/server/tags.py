@@ -10,7 +10,7 @@ from promptgraft.overrides import Revision, RevisionedStore
 from promptgraft.project.project_prompt import ProjectPrompt
 from promptgraft.runs.report.texts import changes_between
 from promptgraft.service.jobs.promoting import TaggedRevision, held, tags_of
-from promptgraft.service.jobs.tag_moves import changed_texts, history, names_of, texts_with
+from promptgraft.service.jobs.tag_moves import changed_texts, history, texts_with
 from promptgraft.service.jobs.types import CANDIDATE_PREFIX
 from promptgraft.service.server import api_projects
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route
@@ -44,9 +44,9 @@ def _stored(call: ApiCall, project: str, prompt: str) -> tuple[RevisionedStore, 
 
 def _tag_row(call: ApiCall, project: str, prompt: str, tag: str) -> dict[str, object]:
     """Return what a tag holds and changes, and the versions of each prompt in it."""
-    store, stored_rows = _stored(call, project, prompt)
-    rows = held(store, stored_rows, tag)
-    before, after = texts_with(names_of(rows), {row.name: row.revision for row in rows})
+    store, subject = _stored(call, project, prompt)
+    rows = held(store, subject, tag)
+    before, after = texts_with(subject, {row.name: row.revision for row in rows})
     return {
         "project": project,
         "prompt": prompt,
@@ -60,12 +60,12 @@ def _tag_row(call: ApiCall, project: str, prompt: str, tag: str) -> dict[str, ob
 def _confirm(call: ApiCall, form: Mapping[str, str]) -> ApiReply:
     """Show what a rollback would change, and ask whether it should."""
     names = {name: form.get(name, "") for name in ("project", "prompt", "tag")}
-    store, stored_rows = _stored(call, names["project"], names["prompt"])
-    rows = held(store, stored_rows, names["tag"])
+    store, subject = _stored(call, names["project"], names["prompt"])
+    rows = held(store, subject, names["tag"])
     tag = names["tag"]
     targets = {row.name: _target(row, history(store, row.prompt, tag), form) for row in rows}
     now = {row.name: row.revision for row in rows}
-    changes = changes_between(*changed_texts(names_of(rows), now, targets))
+    changes = changes_between(*changed_texts(subject, now, targets))
     chosen = {name: form.get(name, "") for name in ("name", "revision")}
     fields = {**names, **chosen, "now": _pointed(rows)}
     return page_of(
