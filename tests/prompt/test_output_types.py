@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from types import GenericAlias
 from typing import Annotated, Any, Literal
@@ -50,6 +52,22 @@ class Box:
     tags: tuple[str, ...] = ()
 
 
+@dataclasses.dataclass
+class Sum:
+    net: Decimal
+    at: dt.time
+
+
+@attrs.frozen
+class Bill:
+    sums: list[Sum]
+    tax: Decimal = Decimal("0.19")
+
+
+class Total(pydantic.BaseModel):
+    net: Decimal
+
+
 def rendered(kind: Any, store: InMemoryPromptOverridesStore | None = None) -> RenderedPrompt[Any]:
     sections = [MarkdownSection(title="T", key="t", template="$note")]
     template = PromptTemplate(ns="b", key="k", output_type=kind, sections=sections)
@@ -86,6 +104,14 @@ CASES: list[tuple[Any, str, Any]] = [
     (dt.date, '"2026-01-02"', dt.date(2026, 1, 2)),
     (list[dt.date], '["2026-01-02"]', [dt.date(2026, 1, 2)]),
     (UUID, f"`{UUID(int=7)}`", UUID(int=7)),
+    (dt.time, "10:30", dt.time(10, 30)),
+    (Decimal, "12.50", Decimal("12.5")),
+    (Decimal, '"0.10"', Decimal("0.1")),
+    (Decimal | None, "null", None),
+    (dict[str, Decimal], '{"net": 1e2}', {"net": Decimal(100)}),
+    (Bill, '{"sums": [{"net": 0.1, "at": "09:00"}]}', Bill([Sum(Decimal("0.1"), dt.time(9))])),
+    (Bill, '{"sums": [], "tax": 5}', Bill([], tax=Decimal(5))),
+    (Total, '{"net": 2.5}', Total(net=Decimal("2.5"))),
 ]
 
 
@@ -108,6 +134,10 @@ def test_an_answer_becomes_a_value_of_its_type(kind: Any, text: str, value: Any)
         (dict[str, int], '{"a": "b"}'),
         (dt.date, "tomorrow"),
         (UUID, "7"),
+        (Decimal, "NaN"),
+        (Decimal, "true"),
+        (Decimal, '"1.234,50"'),
+        (dt.time, "noon"),
     ],
 )
 def test_an_answer_of_another_type_is_refused_in_one_line(kind: Any, text: str) -> None:

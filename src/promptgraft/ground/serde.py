@@ -10,7 +10,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 from enum import Enum
 from itertools import islice
@@ -332,8 +332,8 @@ def _plain_key(key: object, path: str) -> str:
 
 
 def _plain_object(value: object, path: str) -> Json:
-    if isinstance(value, (date, UUID)):
-        return value.isoformat() if isinstance(value, date) else str(value)
+    if isinstance(value, (date, time, UUID)):
+        return str(value) if isinstance(value, UUID) else value.isoformat()
     if isinstance(value, Decimal) and value.is_finite():
         return int(value) if value == int(value) else float(value)
     if isinstance(value, PlainForm):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date
+from datetime import date, time
 from itertools import repeat
 from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
@@ -168,7 +168,17 @@ def _raw_schema(kind: Any) -> tuple[object, Mapping[str, object]]:
         properties = definitions.get(owner.__name__, {}).get("properties", {})
         for name in with_made_defaults(owner):
             properties.get(name, {}).pop("default", None)
-    return root, {**definitions, **models}
+    return _with_numbers(root), {**_with_numbers(definitions), **models}
+
+
+def _with_numbers(schema: Any) -> Any:
+    """Describe a ``Decimal`` as the number that it is written as; msgspec writes a text."""
+    if isinstance(schema, Mapping):
+        if schema.get("format") == "decimal" and schema.get("type") == "string":
+            number = {"type": "number"}
+            return number | {key: schema[key] for key in schema if key not in ("type", "format")}
+        return {key: _with_numbers(value) for key, value in schema.items()}
+    return [_with_numbers(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def _schema_of_model(kind: Any, *, models: JsonObject) -> JsonObject:
@@ -410,7 +420,7 @@ _WRAPPING = " \t\r\n`*\"'"
 
 
 def takes_bare_text(kind: Any) -> bool:
-    """Return whether a text that is no JSON may be a value: a text, a date or a choice."""
+    """Return whether a text that is no JSON may be a value: a text, a date, a time or a choice."""
     return any(_is_text(member) for member in members_of(kind))
 
 
@@ -426,5 +436,5 @@ def _is_text(kind: Any) -> bool:
     while made_of := getattr(bare, "__supertype__", None):  # of a NewType, perhaps of another one
         bare = without_annotation(made_of)
     return bool(options_of(bare)) or (
-        isinstance(bare, type) and issubclass(bare, (str, date, UUID))
+        isinstance(bare, type) and issubclass(bare, (str, date, time, UUID))
     )

@@ -14,7 +14,8 @@ import json
 import re
 import types
 from collections.abc import Callable, Mapping
-from datetime import date, datetime
+from datetime import date, datetime, time
+from decimal import Decimal
 from enum import Enum
 from typing import Any, ForwardRef, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
@@ -147,6 +148,14 @@ def _float(value: object) -> float:
     return float(_held(kind)(value))
 
 
+def _decimal(value: object) -> Decimal | None:
+    # The shortest digits of a float, not its binary value.
+    text = value if isinstance(value, str) else "" if isinstance(value, bool) else repr(value)
+    with contextlib.suppress(ArithmeticError):
+        return number if (number := Decimal(text)).is_finite() else None
+    return None
+
+
 def _read(parse: Callable[[str], T]) -> Callable[[object], T | None]:
     def fits(value: object) -> T | None:
         with contextlib.suppress(ValueError):
@@ -163,6 +172,8 @@ _SCALARS: dict[type, Callable[[object], object]] = {
     float: _float,
     date: _held(check("an ISO 8601 date", _read(date.fromisoformat))),
     datetime: _held(MOMENT),
+    time: _held(check("an ISO 8601 time of day", _read(time.fromisoformat))),
+    Decimal: _held(check("a number", _decimal)),
     UUID: _held(check("a UUID", _read(UUID))),
 }
 
