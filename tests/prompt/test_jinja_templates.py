@@ -178,6 +178,42 @@ def test_what_does_not_render_is_the_prompts_fault_and_named(template: str, mess
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("tag", "mend"),
+    [
+        ("{{#if user.name}}", "`{% if user.name %}`"),
+        ("{{#unless flag}}", "`{% if not flag %}`"),
+        ("{{#each items}}", "`{% for item in items %}`"),
+        ("{{# flag }}", "`{% if flag %}` or `{% for item in flag %}`"),
+        ("{{^flag}}", "`{% if not flag %}`"),
+        ("{{/if}}", "`{% endif %}`"),
+        ("{{~/each~}}", "`{% endfor %}`"),
+        ("{{/flag}}", "`{% endif %}` or `{% endfor %}`"),
+        ("{{> header }}", "the text that it includes in its place"),
+        ("{{!-- a note --}}", "`{# a note #}`"),
+        ("{{! a note }}", "`{# a note #}`"),
+        ("{{{a}}}", "`{{ a }}`"),
+        ("{{&a}}", "`{{ a }}`"),
+        ("{{../a}}", "`{{ a }}`"),
+        ("{{@index}}", "`{{ loop.index0 }}`"),
+        ("{{$a}}", "`{{ a }}`"),
+    ],
+)
+def test_a_tag_of_another_language_says_what_to_write(tag: str, mend: str) -> None:
+    language = "Semantic Kernel" if "$" in tag else "Mustache or Handlebars"
+    with pytest.raises(PromptDefinitionError) as caught:
+        rendered(f"Hello\n{tag} you")
+    assert str(caught.value) == (
+        f"section `task`:2: `{tag}` is of {language}, and the prompt is declared as Jinja; "
+        f"write {mend}"
+    )
+
+
+def test_another_mistake_in_jinja_keeps_its_message() -> None:
+    with pytest.raises(PromptDefinitionError, match=r"^section `task`:1: expected token 'end of"):
+        rendered("{{ a b }}")
+
+
 def test_the_block_that_fails_is_the_one_that_is_named() -> None:
     template = "{{ a|upper }}{% set n = 0 %}{% if flag %}{{ 1 / n }}{% endif %}{{ a|lower }}"
     with pytest.raises(PromptRenderError, match=r"^section `task`: `{% if flag %}{{ 1 / n }}"):

@@ -208,7 +208,8 @@ def _parse_jinja(environment: SandboxedEnvironment, template: str, where: str) -
         environment.from_string(template)
         tree = environment.parse(template)
     except TemplateSyntaxError as error:
-        raise PromptDefinitionError(f"{where}:{error.lineno}: {error.message}") from None
+        why = sandbox.foreign_tag(template, error.lineno) or error.message
+        raise PromptDefinitionError(f"{where}:{error.lineno}: {why}") from None
     except sandbox.UNCOMPILED as error:
         raise PromptDefinitionError(f"{where}: {sandbox.why_uncompiled(error)}") from None
     keywords: dict[type[nodes.Node], str] = {

@@ -79,6 +79,42 @@ def why_uncompiled(error: BaseException) -> str:
     return "an integer has too many digits" if is_long else "it is nested too deeply"
 
 
+# Of Mustache, Handlebars and Semantic Kernel, whose tags begin as those of Jinja do.
+_FOREIGN = re.compile(
+    r"\{\{(?P<mark>~?(?:[#^/>!&$@{~]|\.\.?/))\s*(?P<word>\w*)[ \t]*(?P<rest>[^{}\n]*)\}\}\}?"
+)
+_IN_JINJA = {
+    "#if": "{% if REST %}",
+    "#unless": "{% if not REST %}",
+    "#each": "{% for item in REST %}",
+    "#": "{% if WORD %}` or `{% for item in WORD %}",
+    "^": "{% if not WORD %}",
+    "/if": "{% endif %}",
+    "/unless": "{% endif %}",
+    "/each": "{% endfor %}",
+    "/": "{% endif %}` or `{% endfor %}",
+    "!": "{# WORD REST #}",
+    "@index": "{{ loop.index0 }}",
+    "@": "{{ loop.WORD }}",
+}
+
+
+def foreign_tag(template: str, line: int) -> str:
+    """Return what to write instead of a tag of another language in a line; empty for none."""
+    tag = _FOREIGN.search(template.split("\n")[line - 1])
+    if tag is None:
+        return ""
+    mark, word, rest = tag["mark"].lstrip("~"), tag["word"], tag["rest"].strip(" ~-")
+    if mark == ">":
+        mend = "the text that it includes in its place"
+    else:
+        form = _IN_JINJA.get(mark + word) or _IN_JINJA.get(mark, "{{ WORD }}")
+        mend = form.replace("REST", rest).replace("WORD", word)
+        mend = f"`{' '.join(mend.split())}`"
+    language = "Semantic Kernel" if mark == "$" else "Mustache or Handlebars"
+    return f"`{tag[0]}` is of {language}, and the prompt is declared as Jinja; write {mend}"
+
+
 class _Measured(SandboxedFormatter):
     def format_field(self, value: object, format_spec: str) -> str:
         charge(_size(value) + sum(map(int, re.findall(r"\d+", format_spec))))
