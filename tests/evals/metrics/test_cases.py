@@ -754,6 +754,33 @@ def test_a_number_or_a_truth_value_has_the_spellings_of_json_and_python(
     assert scores == {**dict.fromkeys(right, 1.0), **dict.fromkeys(wrong, 0.0)}
 
 
+@pytest.mark.parametrize(
+    "metric",
+    [
+        metrics.classification(labels=["Yes", "No"]),
+        metrics.contains(),
+        metrics.exact(),
+    ],
+)
+def test_an_answer_that_is_true_or_false_is_a_yes_or_no(metric: metrics.BaseMetric) -> None:
+    asked = Case(id="a", input="x", expected="Yes")
+    answers = {output: Answer(text=str(output).lower(), output=output) for output in (True, False)}
+    scores = {o: judge_case([metric], asked, answer)[0].score for o, answer in answers.items()}
+    assert scores == {True: 1.0, False: 0.0}
+    check_cases([metric], [case("Yes")], bool)
+
+
+def test_a_text_that_no_truth_value_contains_is_refused_before_the_first_call() -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_cases([metrics.contains()], [case("spam")], bool)
+    assert str(caught.value) == (
+        "cases.jsonl:4: case `a`: metric `contains`: no answer of the prompt contains the expected "
+        "'spam': it is true or false; expect `yes` or `no`, or list the answers as the choices of "
+        "the prompt"
+    )
+    check_cases([metrics.contains()], [case("spam")], list[bool])
+
+
 def test_what_a_function_raises_tells_no_secret_of_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

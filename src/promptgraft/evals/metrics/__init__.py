@@ -6,6 +6,7 @@ from promptgraft.ground.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from promptgraft.evals.metrics.base import AllOf, BaseMetric, ByCase
+    from promptgraft.evals.metrics.containment import Contains
     from promptgraft.evals.metrics.expressions import Assertion, Check
     from promptgraft.evals.metrics.functions import Python
     from promptgraft.evals.metrics.json_schemas import JsonSchema
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
         load_metrics,
     )
     from promptgraft.evals.metrics.similarity import EditSimilarity, Rouge
-    from promptgraft.evals.metrics.text import Contains, Exact
+    from promptgraft.evals.metrics.text import Exact
     from promptgraft.evals.metrics.values import (
         Classification,
         Cost,

@@ -11,10 +11,11 @@ from typing import TypeVar
 import attrs
 
 from promptgraft.evals.metrics.base import AllOf, BaseMetric
+from promptgraft.evals.metrics.containment import Contains
 from promptgraft.evals.metrics.json_values import JsonMatch, ToolTrajectory
 from promptgraft.evals.metrics.patterns import Regex
 from promptgraft.evals.metrics.similarity import Rouge
-from promptgraft.evals.metrics.text import Contains, Exact
+from promptgraft.evals.metrics.text import Exact
 from promptgraft.evals.metrics.values import Length
 from promptgraft.evals.types import Metric, MetricKind
 from promptgraft.ground.serde import Json

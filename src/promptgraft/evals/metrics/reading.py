@@ -10,13 +10,14 @@ from unicodedata import normalize
 
 import attrs
 
-from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.errors import ConfigError, DataFormatError, OutputError
 from promptgraft.evals.rows import DEEPEST
 from promptgraft.evals.types import Answer
 from promptgraft.ground.environment import check_package
 from promptgraft.ground.serde import Json, canonical_json, is_deeper, parse_json, shown
 from promptgraft.ground.strict.checks import FLAG
 from promptgraft.ground.text import clip
+from promptgraft.prompt.answers import read_output
 
 PathStep: TypeAlias = "str | int | None"
 """A key, an index, or None for all items of a list."""
@@ -202,6 +203,15 @@ def without(value: Json, path: Path) -> Json:
 def as_text(value: Json) -> str:
     """Return a text unchanged and other data as JSON."""
     return value if isinstance(value, str) else canonical_json(value)
+
+
+def says(text: str, output: object) -> bool:
+    """Return whether a text says the number or truth value that is the output of the prompt."""
+    kind = type(output)
+    try:
+        return kind in (bool, int, float) and read_output(kind, text).output == output
+    except OutputError:
+        return False
 
 
 def answer_data(answer: Answer, *, fenced: bool = False) -> Json:

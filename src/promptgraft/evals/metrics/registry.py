@@ -26,7 +26,7 @@ _CLASSES = {
     "assert": ("expressions", "Assertion"),
     "check": ("expressions", "Check"),
     "classification": ("values", "Classification"),
-    "contains": ("text", "Contains"),
+    "contains": ("containment", "Contains"),
     "cost": ("values", "Cost"),
     "edit_similarity": ("similarity", "EditSimilarity"),
     "exact": ("text", "Exact"),

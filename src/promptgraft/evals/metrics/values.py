@@ -13,7 +13,13 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.metrics.base import BaseMetric, Needed, ReferenceMetric, each_of, texts_in
-from promptgraft.evals.metrics.reading import UnusableAnswerError, as_text, parse_path, quoted
+from promptgraft.evals.metrics.reading import (
+    UnusableAnswerError,
+    as_text,
+    parse_path,
+    quoted,
+    says,
+)
 from promptgraft.evals.types import Answer, Case, Verdict
 from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
 from promptgraft.ground.strict.checks import FLAG, integer, number, one_of
@@ -277,7 +283,12 @@ class Classification(ReferenceMetric):
             yield Needed(parse_path(self.answer_path), tuple(self.reference(case)))
 
     def assess(self, case: Case, answer: Answer) -> Verdict:
-        expected, amount = self.reference(case), self._found(answer)
+        expected = self.reference(case)
+        try:
+            amount = self._found(answer)
+        except UnusableAnswerError as error:
+            form = str(error).removeprefix("expected ")
+            raise UnusableAnswerError(f"expected {self._listed(expected)}, {form}") from None
         if expected == amount:
             return self.verdict(1.0, f"found {self._listed(expected)}")
         score = len(expected & amount) / len(expected | amount)
@@ -288,6 +299,9 @@ class Classification(ReferenceMetric):
     def _found(self, answer: Answer) -> frozenset[str]:
         if self.within_text:
             return self._inside(self.found_text(answer))
+        if isinstance(answer.output, bool) and not self.answer_path:
+            labels = frozenset(label for label in self.labels if says(label, answer.output))
+            return labels if len(labels) == 1 else frozenset((self._known(answer.text),))
         whole = answer.output if isinstance(answer.output, (str, list)) else answer.text
         value: Json = self.found(answer) if self.answer_path else whole
         named = self._named(value)
