@@ -16,7 +16,7 @@ from programs import Programs, Started
 from promptgraft import __version__
 from promptgraft.cli.main import run
 from promptgraft.service.jobs import JobClient, JobManager, JobState, Worker
-from promptgraft.service.jobs.presence import Presence, WorkerRow
+from promptgraft.service.jobs.presence import Presence, WorkerRow, dry_runs_of
 from promptgraft.service.server import TokenStore
 from server.serving import served
 
@@ -224,7 +224,7 @@ def test_the_page_and_the_interface_show_workers_and_what_they_leave(
         presence.show(["lame", "hidden"], {"lame": "no <key>", "hidden": "no hidden key"})
         page = client.ask("GET", "/workers").text
         assert "<h2>&lt;w&gt;</h2>" in page
-        assert "Leaves jobs of lame to other workers until it is restarted: no &lt;key&gt;" in page
+        assert "until it is restarted, but not dry runs: no &lt;key&gt;" in page
         (row,) = client.get("/workers").rows("workers")
         assert (row["name"], row["is_alive"], row["processes"]) == ("<w>", True, 2)
         token = TokenStore(manager.database).create("team", ["read"], ["lame"])
@@ -303,6 +303,44 @@ def test_a_worker_that_left_a_project_takes_dry_runs_that_need_less(
         assert (manager.get(paid.id).state, manager.get(paid.id).attempts) == ("queued", 1)
         ends = [(manager.get(job.id).state, manager.get(job.id).attempts) for job in tries]
         assert ends == ([("completed", 1)] * 2 if runs else [("queued", 1), ("queued", 0)])
+
+
+def test_every_job_that_nobody_takes_says_why(tmp_path: Path, programs: Programs) -> None:
+    lame = project_with(tmp_path / "lame", CODED, LACKING["a file"][1])
+    words = lame.with_name("words.txt")
+    words.touch()
+    with managed(tmp_path, lame=lame) as manager:
+        dry = {"dry_run": True, "budget": 60}
+        first, second, paid = [
+            manager.create("lame", "triage", change) for change in (dry, dry, {})
+        ]
+        words.unlink()
+        with running_worker(programs, tmp_path, f"lame={lame}") as process:
+            told(process, "project_left")
+            until(lambda: bool(only_row(manager).avoids_dry))
+            for job, what in ((second, "dry runs"), (paid, "jobs")):
+                why = manager.no_worker(job.id)
+                assert why.startswith(f"worker w takes no {what} of this project: "), why
+                assert "words.txt" in why
+            reasons = [manager.get(first.id).reason, manager.no_worker(second.id)]
+            assert [str(tmp_path) in reason for reason in reasons] == [False, False], reasons
+
+
+def test_a_worker_without_a_key_takes_dry_runs_and_its_page_says_so(tmp_path: Path) -> None:
+    lame = project_with(tmp_path / "lame", KEYED)
+    with managed(tmp_path, lame=lame) as manager, served(manager, tmp_path / "mirrors") as client:
+        presence = Presence(manager.database, name="w", processes=1)
+        presence.show(["lame"], {"lame": "no key"})
+        assert (
+            "until it is restarted, but not dry runs: no key" in client.ask("GET", "/workers").text
+        )
+        dry = manager.create("lame", "triage", {"dry_run": True})
+        assert manager.no_worker(dry.id) == ""
+        presence.show(["lame"], {"lame": "no key", dry_runs_of("lame"): "no file"})
+        why = "worker w takes no dry runs of this project: no file; then restart it"
+        assert manager.no_worker(dry.id) == why
+        (row,) = client.get("/workers").rows("workers")
+        assert (row["avoids"], row["avoids_dry"]) == ({"lame": "no key"}, {"lame": "no file"})
 
 
 def test_a_dry_run_asks_no_judge(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from programs import Programs, Started
 from promptgraft.errors import ConfigError
 from promptgraft.service.database import Database, DatabaseError
 from promptgraft.service.jobs import Job, JobManager, JobState, Worker
+from promptgraft.service.jobs.paths import relative_paths
 from promptgraft.service.jobs.rows import Claim, JobRows
 from promptgraft.testing import FakeClock
 
@@ -482,3 +483,42 @@ def test_a_job_whose_process_cannot_start_waits_for_the_next_try(
     expire(manager)
     assert work_off(manager) == 1
     assert manager.get(job.id).state is JobState.COMPLETED
+
+
+BROKEN = """
+def mine(*args):
+    raise ValueError("no field")
+"""
+
+
+def test_reasons_name_files_relative_to_the_project(tmp_path: Path) -> None:
+    own_metric = FILE.replace("{name: exact}", "{name: mine, kind: python, function: own.py:mine}")
+    path = write_project(tmp_path / "own", file=own_metric)
+    path.with_name("own.py").write_text(BROKEN)
+    with contextlib.closing(
+        JobManager(f"sqlite:///{tmp_path}/jobs.db", projects={"own": path})
+    ) as manager:
+        job = manager.create("own", "triage", {"budget": 60})
+        work_off(manager)
+        failed = manager.get(job.id)
+        assert failed.state is JobState.FAILED
+        assert failed.reason.startswith("tickets.csv:")
+        told = [line for _, _, line in manager.events(job.id)]
+        errors = [attempt.error.encode() for attempt in manager.attempts(job.id)]
+        for text in (failed.reason.encode(), *told, *errors):
+            assert str(tmp_path).encode() not in text, text
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("/srv/a/p/x.csv:3: bad", "x.csv:3: bad"),
+        ("see /srv/a/p and /srv/a/p/own.py", "see the project and own.py"),
+        ("/srv/a/p2/x and /srv/a/p-old", "/srv/a/p2/x and /srv/a/p-old"),
+        ("/mnt/srv/a/p/x", "/mnt/srv/a/p/x"),
+        ("in /srv/a/p.", "in the project."),
+        ("/srv/a/p.old/x", "/srv/a/p.old/x"),
+    ],
+)
+def test_only_paths_of_the_project_are_shortened(message: str, expected: str) -> None:
+    assert relative_paths(message, [Path("/srv/a/p")]) == expected

@@ -277,6 +277,21 @@ def test_a_page_that_goes_on_keeps_the_focus_and_one_that_has_ended_asks_for_not
         assert page.locator("[data-events], [data-every]").count() == 0
 
 
+def test_text_survives_a_provider_that_signs_in(watched: Watched, client: Client) -> None:
+    page = watched.page
+    kept = [["kept-path", "/new"], ["kept.note", "a <b>thought"], ["kept.budget", "90"]]
+    page.evaluate(
+        "kept => sessionStorage.setItem('promptgraft-kept', JSON.stringify([Date.now(), kept]))",
+        kept,
+    )
+    page.reload()
+    expect(page.get_by_role("status")).to_contain_text("has not been sent yet")
+    expect(page.get_by_label("Note")).to_have_value("a <b>thought")
+    assert page.evaluate("sessionStorage.length") == 0
+    page.goto(client.url)
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+
+
 def test_a_page_says_that_its_connection_is_lost(
     watched: Watched, client: Client, manager: JobManager
 ) -> None:

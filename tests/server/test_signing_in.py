@@ -547,3 +547,89 @@ def test_a_session_is_shown_by_its_browser(client: Client, ana: str) -> None:
             page = browser.get("/account").text
     shown = re.findall(r'<th scope="row">([^<]*)', page)
     assert shown == list(reversed(agents.values()))
+
+
+HOSTILE = '</textarea><script>alert("x")</script>\n& "quoted"'
+
+
+def lost_form(browser: httpx.Client, path: str, **fields: str) -> httpx.Response:
+    """Send a form without a session, as a browser whose session has ended does."""
+    browser.cookies.clear()
+    return browser.post(path, data=fields, headers=HTML)
+
+
+def inputs(page: str) -> dict[str, str]:
+    """Return the fields of the last form of a page, by name."""
+    form = page.rpartition("<form")[2]
+    plain = re.findall(r'<input(?=[^>]* name="([^"]+)")(?=[^>]* value="([^"]*)")', form)
+    areas = re.findall(r'<textarea[^>]* name="(\w+)"[^>]*>\n?([^<]*)</textarea>', form)
+    buttons = re.findall(r'<button[^>]* name="(\w+)" value="(\w+)"', form)
+    return {name: unescape(value) for name, value in [*plain, *areas, *buttons]}
+
+
+@pytest.mark.parametrize("guesses", [0, 1])
+def test_text_of_a_form_survives_the_end_of_its_session(
+    client: Client, browser: httpx.Client, manager: JobManager, guesses: int
+) -> None:
+    job = manager.create("support", "triage")
+    where = f"/jobs/{job.id}"
+    lost = lost_form(browser, where, what="comment", about="", text=HOSTILE)
+    assert lost.status_code == 401
+    assert "<script>alert" not in lost.text
+    assert "what you typed comes back" in lost.text
+    for _ in range(guesses):
+        lost = browser.post("/login", data={**inputs(lost.text), "token": "guess"})
+        assert lost.status_code == 401
+    back = browser.post("/login", data={**inputs(lost.text), "token": client.token})
+    assert back.status_code == 200
+    assert "session" in back.headers["set-cookie"]
+    assert client.token not in back.text
+    assert "<script>alert" not in back.text
+    assert not [act for act in manager.lines(job.id) if b"alert" in act[1]]
+    fields = inputs(back.text)
+    assert f'action="{where}"' in back.text
+    sent = browser.post(where, data=fields)
+    assert sent.status_code == 303
+    assert "alert(&#34;x&#34;)" in browser.get(where).text
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/new", {"prompt": "support/triage", "budget": "90", "note": "a long thought"}),
+        ("/datasets", {"project": "support", "name": "hard", "text": '{"id": "a"}'}),
+        ("/approvals/1", {"what": "decline", "comment": "not yet"}),
+        ("/tags", {"project": "support", "prompt": "triage", "tag": "latest", "to": "prod"}),
+    ],
+)
+def test_every_form_in_which_somebody_types_comes_back(
+    client: Client, browser: httpx.Client, path: str, fields: dict[str, str]
+) -> None:
+    lost = lost_form(browser, path, **fields)
+    back = browser.post("/login", data={**inputs(lost.text), "token": client.token})
+    assert inputs(back.text) == fields
+    assert f'action="{path}"' in back.text
+
+
+@pytest.mark.parametrize(
+    "path", ["//evil.example/x", "https://evil.example/", "/\\evil.example", "javascript:alert(1)"]
+)
+def test_a_form_comes_back_to_this_server_only(
+    client: Client, browser: httpx.Client, path: str
+) -> None:
+    fields = {"kept-path": path, "kept.text": "a", "token": client.token}
+    back = browser.post("/login", data=fields)
+    assert '<form class="stack wide" method="post" action="/">' in back.text
+    assert "evil" not in back.text
+    assert back.headers["content-security-policy"] == pages.POLICY
+
+
+def test_buttons_and_what_is_no_form_keep_nothing(client: Client, browser: httpx.Client) -> None:
+    paused = lost_form(browser, "/jobs/none", what="pause")
+    assert "Sign in and repeat it" in paused.text
+    assert "kept" not in paused.text.replace("data-kept", "")
+    plain = browser.post("/jobs/none", content=b"{}", headers={**HTML, "Content-Type": "text/json"})
+    assert plain.status_code == 401
+    assert browser.post("/kept", data={"kept.text": "a"}).status_code == 401
+    signs_in(browser, client.token)
+    assert browser.post("/kept", data={"other": "a"}).headers["location"] == "/"

@@ -16,6 +16,7 @@ from promptgraft.errors import CallerError, LeaseLostError
 from promptgraft.project import Project, open_project
 from promptgraft.service.database import Database, DatabaseError
 from promptgraft.service.jobs.logs import told, writing_logs
+from promptgraft.service.jobs.paths import relative_paths
 from promptgraft.service.jobs.preparing import in_database, submitted_digest
 from promptgraft.service.jobs.rows import LEASE_SECONDS, Claim, JobRows
 from promptgraft.service.jobs.running import carry_out
@@ -62,7 +63,7 @@ def _as_submitted(path: Path, claim: Claim, database: Database) -> Project:
         if submitted_digest(project, job.prompt) == job.digest:
             return project
     except CallerError as error:
-        fault = str(error)
+        fault = relative_paths(str(error), [path.parent])
     why = exit_reason(HAS_CHANGED, fault)
     told(_logger, logging.WARNING, "project_changed", f"{path}: {why}", job=job.id)
 

@@ -174,16 +174,14 @@ class JobManager(TagMover):
                 "no worker takes jobs of this project; start one: "
                 f"promptgraft worker --project {project}=FILE"
             )
-        # What the job itself has met is its reason; a dry run is tried by all.
-        if (
-            queued.reason
-            or queued.changes.dry_run
-            or any(project not in worker.avoids for worker in alive)
-        ):
+        is_dry = queued.changes.dry_run
+        lacking = [worker.avoids_dry if is_dry else worker.avoids for worker in alive]
+        # What the job itself has met is its reason.
+        if queued.reason or any(project not in avoids for avoids in lacking):
             return ""
-        worker = alive[-1]
+        what = "dry runs" if is_dry else "jobs"
         return (
-            f"worker {worker.name} takes no jobs of this project: {worker.avoids[project]}; "
+            f"worker {alive[-1].name} takes no {what} of this project: {lacking[-1][project]}; "
             "then restart it"
         )
 

@@ -19,6 +19,11 @@ _SECONDS_OF_SILENCE = 35.0
 _SECONDS_KEPT = 86_400.0
 
 
+def dry_runs_of(project: str) -> str:
+    """Return the key of a project's dry runs in what a worker avoids; no project has that name."""
+    return f"{project} (dry runs)"
+
+
 @attrs.frozen(kw_only=True)
 class WorkerRow:
     """A worker as it last described itself. Times are seconds since 1970.
@@ -28,6 +33,7 @@ class WorkerRow:
         processes: number of jobs that it runs at a time.
         projects: the projects that it has.
         avoids: why it runs no jobs of some of them, by project.
+        avoids_dry: why it runs no dry runs of some of them either.
         started: when it began.
         seen: when it last gave a sign of life, every 10 seconds.
         is_alive: whether that is recent enough.
@@ -38,6 +44,7 @@ class WorkerRow:
     processes: int
     projects: Sequence[str]
     avoids: Mapping[str, str]
+    avoids_dry: Mapping[str, str]
     started: float
     seen: float
     is_alive: bool
@@ -114,7 +121,12 @@ def worker_rows(database: Database, projects: Collection[str] | None = None) -> 
                     version=row.version,
                     processes=row.processes,
                     projects=seen_names,
-                    avoids={name: why for name, why in avoids.items() if name in seen_names},
+                    avoids={name: avoids[name] for name in seen_names if name in avoids},
+                    avoids_dry={
+                        name: avoids[key]
+                        for name in seen_names
+                        if (key := dry_runs_of(name)) in avoids
+                    },
                     started=row.started,
                     seen=row.seen,
                     is_alive=row.now - row.seen < _SECONDS_OF_SILENCE,

@@ -27,6 +27,7 @@ from promptgraft.search.stopping import StopReason, stop_sentence
 from promptgraft.service.database import Database, SqlJournal
 from promptgraft.service.jobs.datasets import on_chosen
 from promptgraft.service.jobs.mirror import name_of
+from promptgraft.service.jobs.paths import relative_paths
 from promptgraft.service.jobs.preparing import check_reach, planned, prepared, run_changes_of
 from promptgraft.service.jobs.promoting import CandidateStore
 from promptgraft.service.jobs.reporting import Heartbeat, JobEvents
@@ -85,6 +86,7 @@ def carry_out(
         except errors.PromptgraftError as error:
             is_place = _is_fault_of_place(error, claim.job, project, is_prepared=job is not None)
             end = _put_back(error, claim.job) if is_place else _end_by(error)
+        end = _shown_elsewhere(end, project)
         # Unless another worker has the job: its state is no longer ours to write.
         with contextlib.suppress(errors.LeaseLostError):
             if heartbeat.lost:
@@ -124,6 +126,15 @@ def _can_be_planned(project: Project, job: Job, changes: JobChanges) -> bool:
 def _put_back(error: errors.PromptgraftError, job: Job) -> _End:
     why = f"worker {job.worker} cannot run it: {error}; then restart the worker"
     return _End(state=JobState.QUEUED, reason=why, error=str(error), lacking=str(error))
+
+
+def _shown_elsewhere(end: _End, project: Project) -> _End:
+    """Return an end whose messages tell nothing of where the project is on this machine."""
+    reason, error, lacking = (
+        relative_paths(message, [project.folder])
+        for message in (end.reason, end.error, end.lacking)
+    )
+    return attrs.evolve(end, reason=reason, error=error, lacking=lacking)
 
 
 @attrs.frozen(kw_only=True)

@@ -25,7 +25,7 @@ from promptgraft.service.jobs.lines import spent_for_today
 from promptgraft.service.jobs.logs import form_of_logs, told
 from promptgraft.service.jobs.manager import JobManager
 from promptgraft.service.jobs.preparing import submitted_digest
-from promptgraft.service.jobs.presence import Presence
+from promptgraft.service.jobs.presence import Presence, dry_runs_of
 from promptgraft.service.jobs.rows import LEASE_SECONDS, Claim, JobRows
 from promptgraft.service.jobs.running import carry_out
 from promptgraft.service.jobs.types import Job, JobNotFoundError, JobState
@@ -339,7 +339,10 @@ class Worker:
         else:
             self._only_dry.add(job.project)
         with self._database.reading() as connection:
-            self._avoids[job.project] = self._error_of(connection, job) or why
+            error = self._error_of(connection, job) or why
+        self._avoids[job.project] = error
+        if code == HAS_CHANGED or job.changes.dry_run:
+            self._avoids[dry_runs_of(job.project)] = error
 
     def _error_of(self, connection: Connection, job: Job) -> str:
         """Return the error of the attempt that a claimed job was in; others may have followed."""

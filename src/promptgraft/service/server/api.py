@@ -177,7 +177,12 @@ def _fields(call: ApiCall, document: dict[str, Json]) -> dict[str, Json]:
 def list_workers(call: ApiCall) -> ApiReply:
     """Return the workers of projects that the caller sees, with their last sign of life."""
     workers: list[Json] = [
-        {**attrs.asdict(worker), "projects": list(worker.projects), "avoids": dict(worker.avoids)}
+        {
+            **attrs.asdict(worker),
+            "projects": list(worker.projects),
+            "avoids": dict(worker.avoids),
+            "avoids_dry": dict(worker.avoids_dry),
+        }
         for worker in call.manager.workers(projects=call.caller.projects)
     ]
     return reply({"workers": workers})

@@ -24,7 +24,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.routing import Route as StarletteRoute
@@ -38,7 +38,7 @@ from promptgraft.service.jobs import JobManager
 from promptgraft.service.jobs.preparing import job_json
 from promptgraft.service.server import approvals, datasets, pages, signing_in, streams, tags
 from promptgraft.service.server.access import Access, Proxy, Visit
-from promptgraft.service.server.api import ROUTES
+from promptgraft.service.server.api import MOST_DATASET_BODY_BYTES, ROUTES
 from promptgraft.service.server.calls import (
     MOST_BODY_BYTES,
     PREFIX,
@@ -49,6 +49,7 @@ from promptgraft.service.server.calls import (
     openapi,
     reply,
 )
+from promptgraft.service.server.forms import parsed_form
 from promptgraft.service.server.limits import Limits
 from promptgraft.service.server.metrics import RequestMetrics, show_metrics
 from promptgraft.service.server.mirrors import Mirrors
@@ -230,7 +231,9 @@ def make_app(
         ),
     ]
     routes += [
-        StarletteRoute(route.path, server.open(route.handler), methods=[route.method])
+        StarletteRoute(
+            route.path, server.open(route.handler, route.most_bytes), methods=[route.method]
+        )
         for route in signing_in.OPEN_ROUTES
     ]
     for prefix, table in ((PREFIX, ROUTES), *(("", table) for table in _PAGES)):
@@ -394,13 +397,15 @@ class _Server:
             return _response(reply({"status": "ok"}))
         return _response(reply({"status": "unavailable"}, 503, Retry_After="5"))
 
-    def open(self, handler: Callable[[ApiCall], ApiReply]) -> Endpoint:
+    def open(
+        self, handler: Callable[[ApiCall], ApiReply], most_bytes: int = MOST_BODY_BYTES
+    ) -> Endpoint:
         """Return an endpoint that needs no token."""
 
         async def answer(request: Request) -> Response:
             self._access.check_origin(request.method, request.headers)
             visit = self._visit(request)
-            body = await self._body(request)
+            body = await self._body(request, most_bytes)
             return _response(
                 await run_in_threadpool(handler, self._call(request, LOCAL, visit, body))
             )
@@ -511,7 +516,7 @@ class _Server:
 
     async def refuse(self, request: Request, error: Exception) -> Response:
         """Answer with a problem document, or with a page for a browser."""
-        problem = _problem(error)
+        problem = self._problem(error)
         if problem.status == 405:
             problem.headers["Allow"] = ", ".join(_allowed(request))
         # Faults of clients are not logged: anybody could fill the disk with them.
@@ -523,6 +528,7 @@ class _Server:
                 # A path that no endpoint has is refused before anybody has looked who asks.
                 with contextlib.suppress(PromptgraftError, ApiProblem):
                     await self._enter(request)
+            form = await self._lost_form(request) if problem.status == 401 else {}
             page = pages.problem_page(
                 problem,
                 _base(request),
@@ -530,6 +536,7 @@ class _Server:
                 is_lost=request.method == "POST",
                 who=getattr(request.state, "caller", None),
                 provider=self._access.provider_name,
+                form=form,
             )
             return Response(
                 page,
@@ -543,6 +550,32 @@ class _Server:
             media_type="application/problem+json",
             headers=headers,
         )
+
+    def _problem(self, error: Exception) -> ApiProblem:
+        match error:
+            case ApiProblem():
+                return error
+            case PromptgraftError():
+                return problem_of(error, self._manager.projects)
+            case HTTPException():
+                status = error.status_code if error.status_code in TITLES else 400
+                allowed = dict(error.headers or {})
+                detail = "nothing found at this path" if status == 404 else error.detail
+                return ApiProblem(status, detail, headers=allowed)
+        _logger.error("a fault in promptgraft", exc_info=error)
+        return ApiProblem(
+            500, "a fault in promptgraft; please report it with the lines in the log of the server"
+        )
+
+    async def _lost_form(self, request: Request) -> Mapping[str, str]:
+        """Return the fields of a form whose sender is signed out; none if it is no form."""
+        if request.method != "POST":
+            return {}
+        with contextlib.suppress(ApiProblem, ClientDisconnect):
+            body = await self._body(request, MOST_DATASET_BODY_BYTES)
+            form = parsed_form(request.headers.get("content-type", ""), body)
+            return {name: values[-1] for name, values in form.items()}
+        return {}
 
 
 def _peer(request: Request) -> str:
@@ -559,23 +592,6 @@ def _wanted(request: Request) -> str:
         return ""
     query = f"?{request.url.query}" if request.url.query else ""
     return f"{request.url.path.removeprefix(_base(request))}{query}"
-
-
-def _problem(error: Exception) -> ApiProblem:
-    match error:
-        case ApiProblem():
-            return error
-        case PromptgraftError():
-            return problem_of(error)
-        case HTTPException():
-            status = error.status_code if error.status_code in TITLES else 400
-            allowed = dict(error.headers or {})
-            detail = "nothing found at this path" if status == 404 else error.detail
-            return ApiProblem(status, detail, headers=allowed)
-    _logger.error("a fault in promptgraft", exc_info=error)
-    return ApiProblem(
-        500, "a fault in promptgraft; please report it with the lines in the log of the server"
-    )
 
 
 def _allowed(request: Request) -> list[str]:

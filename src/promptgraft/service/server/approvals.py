@@ -14,7 +14,8 @@ from promptgraft.service.server.api_projects import (
     visible_requests,
 )
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route
-from promptgraft.service.server.pages import form_of, page_of, redirect
+from promptgraft.service.server.forms import form_of
+from promptgraft.service.server.pages import page_of, redirect
 from promptgraft.service.server.problems import ApiProblem
 from promptgraft.service.server.tokens import Scope
 

@@ -15,7 +15,8 @@ from promptgraft.service.jobs.datasets import DatasetRevision, lines_by_case
 from promptgraft.service.server.api import MOST_DATASET_BODY_BYTES
 from promptgraft.service.server.api_projects import project_of
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route
-from promptgraft.service.server.pages import form_of, page_of, redirect
+from promptgraft.service.server.forms import form_of
+from promptgraft.service.server.pages import page_of, redirect
 from promptgraft.service.server.problems import ApiProblem, problem_of
 from promptgraft.service.server.tokens import Scope
 
@@ -115,7 +116,7 @@ def save(call: ApiCall) -> ApiReply:
             expected=form.get("expected", ""),
         )
     except PromptgraftError as error:
-        return _list(call, form, problem_of(error))
+        return _list(call, form, problem_of(error, call.manager.projects))
     return redirect(call, f"/datasets/{project}/{name}")
 
 

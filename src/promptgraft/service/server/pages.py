@@ -11,13 +11,14 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, quote, urlencode
+from urllib.parse import quote, urlencode
 
 import attrs
 from markupsafe import Markup, escape
 
 from promptgraft import __version__
 from promptgraft.errors import DataFormatError, JournalCorruptError, PromptgraftError
+from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.text import clip, counted, dollars, duration, moment, score, visible
 from promptgraft.runs import read_run
 from promptgraft.runs.report.data import ReportData
@@ -35,6 +36,8 @@ from promptgraft.service.jobs.rows import Order
 from promptgraft.service.jobs.types import ALLOWED, ENDED, check_allowed
 from promptgraft.service.server import api
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route, natural
+from promptgraft.service.server.forms import form_lists, form_of
+from promptgraft.service.server.kept import hidden_fields, inside, kept_of, shown_fields
 from promptgraft.service.server.problems import ApiProblem, problem_of
 from promptgraft.service.server.tokens import ApiCaller, Scope
 from promptgraft.service.server.views import Headline
@@ -61,7 +64,6 @@ _AT = {
 }
 _OF_REPORTS = frozenset({"report.css", "report.js"})
 _PAGE = 50
-_MOST_FIELDS = 60
 _MOST_COMPARED_CASES = 3_000
 _MOST_EARLIER = 20
 _ASSETS = {"live.js": "text/javascript", "server.css": "text/css"}
@@ -92,6 +94,11 @@ _LABELS: Mapping[str, str] = {
     "store": "Save the winner",
 }
 """What pages call the settings of a job."""
+_SIGNED_OUT = (
+    "You are signed out, and nothing was changed. Sign in and repeat it.",
+    "You are signed out, and nothing was changed. Sign in: what you typed comes back, to be sent.",
+)
+"""Without and with a text that was typed."""
 _COLUMNS: Mapping[str, str] = {
     "verdict": "Verdict",
     "gain": "Gain on unseen cases",
@@ -194,6 +201,7 @@ def problem_page(
     is_lost: bool,
     who: ApiCaller | None,
     provider: str = "",
+    form: Mapping[str, str] = FrozenMap(),
 ) -> bytes:
     """Return the page of a problem; the form to sign in if that is what is missing.
 
@@ -204,15 +212,24 @@ def problem_page(
         is_lost: whether something was to be changed there.
         who: who is signed in; None if nobody is, or before that is known.
         provider: the name of the provider that signs users in; empty if there is none.
+        form: the fields of the form that was sent.
     """
     if problem.status == 401:
-        fault = (
-            "You are signed out, and nothing was changed. Sign in and repeat it." if is_lost else ""
-        )
+        kept = hidden_fields(path, form, _LABELS)
+        fault = _SIGNED_OUT[bool(kept)] if is_lost else ""
         fields = {"link": "", "fault": fault, "wanted": path, "provider": provider}
-        return _rendered("sign_in.html", base=base, who=None, **fields)
+        return _rendered("sign_in.html", base=base, who=None, kept=kept, **fields)
     values = {"problem": problem, "path": path, "is_lost": is_lost}
     return _rendered("problem.html", base=base, who=who, **values)
+
+
+def kept_page(call: ApiCall, form: Mapping[str, str]) -> ApiReply | None:
+    """Return the page with what another form keeps of one that was lost; None if it keeps none."""
+    path, fields = kept_of(form)
+    if not fields:
+        return None
+    values = {"path": inside(path), **shown_fields(fields, _LABELS)}
+    return page_of(call, "kept.html", 200, **values)
 
 
 def asset(call: ApiCall) -> ApiReply:
@@ -604,31 +621,8 @@ def submit(call: ApiCall) -> ApiReply:
         if project in prompts:
             plan = call.manager.plan(project, prompt, changes)
     except PromptgraftError as error:
-        fault = problem_of(error).detail
+        fault = problem_of(error, call.manager.projects).detail
     return _new_page(call, form, plan=plan, fault=fault)
-
-
-def form_of(call: ApiCall) -> dict[str, str]:
-    """Return the fields of the form in the body, the last of each name; raises as `form_lists`."""
-    return {name: values[-1].strip() for name, values in form_lists(call).items()}
-
-
-def form_lists(call: ApiCall) -> dict[str, list[str]]:
-    """Return the fields of the form in the body, with every value of each name.
-
-    Raises:
-        Problem: 400, 415: the body is not a form, or has too many fields.
-    """
-    media = call.headers.get("content-type", "").partition(";")[0]
-    if media != "application/x-www-form-urlencoded":
-        raise ApiProblem(415, f"expected a form, found {media[:100]}")
-    try:
-        # Bounded, because parsing takes time for every field.
-        return parse_qs(call.body.decode("utf-8", "replace"), max_num_fields=_MOST_FIELDS)
-    except ValueError:
-        raise ApiProblem(
-            400, f"expected a form of at most {_MOST_FIELDS} fields, found more"
-        ) from None
 
 
 def _changes(form: Mapping[str, str]) -> dict[str, object]:

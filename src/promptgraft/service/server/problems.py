@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 from promptgraft import errors
 from promptgraft.ground.serde import Json
+from promptgraft.project import Project
 from promptgraft.service.database import DatabaseError
 from promptgraft.service.database.store import ProtectedTagError
 from promptgraft.service.jobs import JobConflictError, JobNotFoundError, JobsFullError
+from promptgraft.service.jobs.paths import relative_paths
 from promptgraft.service.jobs.types import PROBLEM_TYPES
 
 TITLES: Mapping[int, str] = {
@@ -68,9 +70,10 @@ class ApiProblem(Exception):  # noqa: N818 - the word of the RFC
         }
 
 
-def problem_of(error: errors.PromptgraftError) -> ApiProblem:
-    """Return the problem document of an error."""
-    message = str(error)
+def problem_of(error: errors.PromptgraftError, projects: Mapping[str, Project]) -> ApiProblem:
+    """Return the problem document of an error, with paths relative to the folders of projects."""
+    folders = [project.folder for project in projects.values()]
+    message = relative_paths(str(error), folders)
     # The exact class: a subclass that has no type of its own must not pass for its base.
     kind = next(
         (name for name, problem in PROBLEM_TYPES.items() if problem is type(error)), "about:blank"
@@ -90,7 +93,7 @@ def problem_of(error: errors.PromptgraftError) -> ApiProblem:
         case DatabaseError():
             return ApiProblem(503, message, headers={"Retry-After": "5"})
         case errors.DataFormatError():
-            first, *more = error.faults
+            first, *more = (relative_paths(fault, folders) for fault in error.faults)
             return ApiProblem(422, first, faults=tuple(more))
         case errors.CallerError():
             return ApiProblem(422, message)

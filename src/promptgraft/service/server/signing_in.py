@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from urllib.parse import urlsplit
+from collections.abc import Mapping, Sequence
 
 import attrs
 from starlette.requests import cookie_parser
 
+from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.service.server.access import LOGIN_COOKIE
+from promptgraft.service.server.api import MOST_DATASET_BODY_BYTES
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route
-from promptgraft.service.server.pages import form_of, page_of, redirect
+from promptgraft.service.server.forms import form_of
+from promptgraft.service.server.kept import inside
+from promptgraft.service.server.pages import kept_page, page_of, redirect
 from promptgraft.service.server.problems import ApiProblem
 
 
@@ -24,7 +27,12 @@ def show_sign_in(call: ApiCall) -> ApiReply:
 
 
 def _form(
-    call: ApiCall, *, link: str = "", wanted: str = "", problem: ApiProblem | None = None
+    call: ApiCall,
+    *,
+    link: str = "",
+    wanted: str = "",
+    kept: Mapping[str, str] = FrozenMap(),
+    problem: ApiProblem | None = None,
 ) -> ApiReply:
     """Return the page to sign in, with what went wrong before."""
     page = page_of(
@@ -35,6 +43,7 @@ def _form(
         provider=call.access.provider_name,
         link=link,
         wanted=wanted,
+        kept=kept,
         fault=problem.detail if problem else "",
     )
     more = problem.headers if problem else {}
@@ -54,13 +63,22 @@ def sign_in(call: ApiCall) -> ApiReply:
     except ApiProblem as problem:
         if problem.status != 401:
             raise
-        return _form(call, wanted=target_path, problem=problem)
-    return _signed_in(call, cookie, target_path)
+        kept = {name: value for name, value in form.items() if name.startswith("kept")}
+        return _form(call, wanted=target_path, kept=kept, problem=problem)
+    page = kept_page(call, form)
+    if page is None:
+        return _signed_in(call, cookie, target_path)
+    return attrs.evolve(page, headers={**page.headers, "Set-Cookie": call.visit.cookie(cookie)})
+
+
+def show_kept(call: ApiCall) -> ApiReply:
+    """Show what the script of the pages has kept while a provider signed the user in."""
+    return kept_page(call, form_of(call)) or redirect(call, "/")
 
 
 def _signed_in(call: ApiCall, cookie: str, target_path: str = "") -> ApiReply:
     # A redirect keeps codes out of the browser's history.
-    return redirect(call, _inside(target_path), Set_Cookie=call.visit.cookie(cookie))
+    return redirect(call, inside(target_path), Set_Cookie=call.visit.cookie(cookie))
 
 
 def leave_for_provider(call: ApiCall) -> ApiReply:
@@ -82,15 +100,8 @@ def come_back(call: ApiCall) -> ApiReply:
     except ApiProblem as problem:
         return _form(call, problem=problem)
     # A page and no redirect: on a way that began at another site, browsers do not send the cookie.
-    page = page_of(call, "signed_in.html", who=None, path=_inside(path))
+    page = page_of(call, "signed_in.html", who=None, path=inside(path))
     return attrs.evolve(page, headers={**page.headers, "Set-Cookie": call.visit.cookie(cookie)})
-
-
-def _inside(path: str) -> str:
-    """Return a path below that of the application; the list of jobs for anything else."""
-    parts = urlsplit(path)
-    is_path = path.startswith("/") and not path.startswith("//") and path.isprintable()
-    return path if is_path and not parts.netloc and "\\" not in path else "/"
 
 
 def sign_out(call: ApiCall) -> ApiReply:
@@ -125,7 +136,8 @@ def end_sessions(call: ApiCall) -> ApiReply:
 
 OPEN_ROUTES: Sequence[Route] = (
     Route("GET /login", None, show_sign_in),
-    Route("POST /login", None, sign_in),
+    # With what a form keeps of another.
+    Route("POST /login", None, sign_in, most_bytes=MOST_DATASET_BODY_BYTES),
     Route("GET /login/oidc", None, leave_for_provider),
     Route("GET /login/oidc/callback", None, come_back),
 )
@@ -133,6 +145,7 @@ OPEN_ROUTES: Sequence[Route] = (
 
 ROUTES: Sequence[Route] = (
     Route("POST /logout", None, sign_out),
+    Route("POST /kept", None, show_kept, most_bytes=MOST_DATASET_BODY_BYTES),
     Route("GET /account", None, show_account),
     Route("POST /account", None, end_sessions),
 )

@@ -14,7 +14,8 @@ from promptgraft.service.jobs.tag_moves import changed_texts, history, texts_wit
 from promptgraft.service.jobs.types import CANDIDATE_PREFIX
 from promptgraft.service.server import api_projects
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route
-from promptgraft.service.server.pages import form_of, page_of, prompts_of, redirect
+from promptgraft.service.server.forms import form_of
+from promptgraft.service.server.pages import page_of, prompts_of, redirect
 from promptgraft.service.server.problems import ApiProblem
 from promptgraft.service.server.tokens import Scope
 

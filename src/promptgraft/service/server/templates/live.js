@@ -42,6 +42,26 @@
     ? "You are signed out; reload the page to sign in."
     : "The connection is lost; the page shows what was known then.");
 
+  // What was typed after the session had ended stays in this tab while a provider signs the user in.
+  const KEPT = "promptgraft-kept";
+  const kept = all("[data-kept]", document).map((one) => [one.name, one.value]);
+  for (const link of all("[data-leaves]", document)) {
+    link.addEventListener("click", () => sessionStorage.setItem(KEPT, JSON.stringify([Date.now(), kept])));
+  }
+  const [since, fields] = JSON.parse(sessionStorage.getItem(KEPT) || "[0, []]");
+  if (since && document.querySelector(".who")) {
+    sessionStorage.removeItem(KEPT);
+    if (fields.length && Date.now() - since < 600000) {
+      const form = document.createElement("form");
+      Object.assign(form, { method: "post", action: new URL("../kept", document.currentScript.src).href });
+      for (const [name, value] of fields) {
+        form.append(Object.assign(document.createElement("input"), { type: "hidden", name, value }));
+      }
+      document.body.append(form);
+      form.submit();
+    }
+  }
+
   for (const area of all("[data-from]", document)) all("[data-part]", area).forEach(remember);
 
   for (const area of all("[data-every]", document)) {
