@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 from playwright.sync_api import Locator, expect
 
 from jobs.job_world import work_off
 from promptgraft.service.jobs import JobManager
-from server.test_pages import Watched, browser, watched
+from server.test_pages import NARROW, WIDE, Watched, browser, watched
 
 __all__ = ["browser", "watched"]  # fixtures
 
+MIDDLE = (768, 1024)
 MOST_TABS = 150
 """A user would have given up long before."""
 
@@ -34,6 +36,7 @@ def press(control: Locator, key: str = "Enter") -> None:
     control.page.keyboard.press(key)
 
 
+@pytest.mark.parametrize("watched", [NARROW, MIDDLE, WIDE], indirect=True)
 def test_from_an_empty_database_to_a_promoted_winner(watched: Watched, manager: JobManager) -> None:
     page, keyboard = watched.page, watched.page.keyboard
     press(page.get_by_role("link", name="New job"))

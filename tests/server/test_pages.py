@@ -292,6 +292,18 @@ def test_text_survives_a_provider_that_signs_in(watched: Watched, client: Client
     expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
 
 
+def test_a_page_says_that_its_job_was_deleted(
+    watched: Watched, client: Client, manager: JobManager
+) -> None:
+    job = manager.create("support", "triage", {})
+    watched.page.goto(f"{client.url}/jobs/{job.id}")
+    expect(watched.page.locator("#live .badge").first).to_have_text("queued")
+    watched.page.route("**/live", lambda route: route.fulfill(status=404, body=""))
+    manager.comment(job.id, "look")
+    expect(watched.page.locator(".lost")).to_contain_text("It was deleted")
+    watched.faults.clear()
+
+
 def test_a_page_says_that_its_connection_is_lost(
     watched: Watched, client: Client, manager: JobManager
 ) -> None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from sqlalchemy import Connection, insert, update
 
 from jobs.job_world import FILE, work_off, write_project
+from promptgraft.evals.gains import gain
 from promptgraft.runs.event_file import encoded
 from promptgraft.search.events import RunEnded
 from promptgraft.search.verdict import HeldOut, HiddenScores, RunVerdict
@@ -22,6 +23,7 @@ from promptgraft.service.jobs import Job, JobManager, JobState, Worker
 from promptgraft.service.jobs.lines import encoded_plain
 from promptgraft.service.jobs.rows import JobRows
 from promptgraft.service.server.mirrors import Mirrors
+from promptgraft.service.server.views import surety
 from server.large_job import large_job
 from server.serving import Client, served
 
@@ -443,10 +445,32 @@ def test_the_gain_says_what_makes_it_significant(
     _, end = end_of(manager, done)
     assert end.held_out is not None
     assert end.held_out.gain is not None
-    meaning = end.held_out.gain.meaning
+    proof = end.held_out.gain
     with closing(client.browser()) as browser:
         page = unescape(browser.get(f"/jobs/{done.id}").text)
-    assert f"{meaning[0].upper()}{meaning[1:]}." in page
+    assert f"{surety(proof)}." in page
+    assert f"Probably between {proof.low:+.3f} and {proof.high:+.3f}; {proof.cases} cases" in page
+
+
+@pytest.mark.parametrize(
+    ("befores", "afters", "words"),
+    [
+        ([0.0] * 30, [1.0] * 12 + [0.0] * 18, "12 better, 0 worse, 18 the same; more than chance"),
+        ([1.0] * 12 + [0.0] * 18, [0.0] * 30, "0 better, 12 worse, 18 the same; more than chance"),
+        ([0.0] * 30, [1.0] * 2 + [0.0] * 28, "28 the same; that may be chance; about"),
+        ([0.0] * 3, [1.0] * 3, "that may be chance; 3 cases cannot tell, use 6 or more, better 50"),
+        ([0.0] * 30, [0.0] * 30, "0 better, 0 worse, 30 the same; that may be chance"),
+    ],
+)
+def test_whether_a_gain_may_be_chance_is_said_without_terms_of_statistics(
+    befores: list[float], afters: list[float], words: str
+) -> None:
+    before, after = (
+        {f"{n}": [score] for n, score in enumerate(scores)} for scores in (befores, afters)
+    )
+    said = surety(gain(before, after))
+    assert words in said
+    assert not re.search(r"significan|p [<=]|interval", said)
 
 
 def test_a_lost_critical_case_is_named_with_a_link(

@@ -134,6 +134,7 @@ _OTHER_VERSION = (
     "server and workers, and submit the job again"
 )
 _SUMMED = ("spent", "calls", "retries", "milliseconds")
+_ID_DIGITS = 32
 _HEX = re.compile("[0-9a-f]+")
 _STATES_BY_WISH = {Wish.PAUSE: JobState.PAUSED, Wish.CANCEL: JobState.CANCELLED}
 _EVENTS = {
@@ -236,6 +237,10 @@ class JobRows(JobLines):
         exact = [row for row in rows if row.id == job_id] or rows
         if len(exact) == 1 and len(given) >= 4:
             return self.load(connection, exact[0].number, locked=locked)
+        if not rows and len(given) == _ID_DIGITS:
+            raise JobNotFoundError(
+                f"job `{given[:8]}` was deleted, or is of a project that you do not see"
+            )
         why = "give more digits of its id" if rows else "`promptgraft jobs list` shows all"
         what = "several jobs begin" if len(rows) > 1 else "no job has an id that begins"
         raise JobNotFoundError(f"{what} with `{given[:40]}`; {why}")

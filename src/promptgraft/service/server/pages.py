@@ -40,7 +40,7 @@ from promptgraft.service.server.forms import form_lists, form_of
 from promptgraft.service.server.kept import hidden_fields, inside, kept_of, shown_fields
 from promptgraft.service.server.problems import ApiProblem, problem_of
 from promptgraft.service.server.tokens import ApiCaller, Scope
-from promptgraft.service.server.views import Headline
+from promptgraft.service.server.views import Headline, surety
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -129,6 +129,7 @@ def _environment() -> Environment:
         "" if seconds is None else moment(datetime.fromtimestamp(seconds, UTC))
     )
     environment.filters["verdict"] = Headline.of
+    environment.filters["surety"] = surety
     environment.filters["duration"] = duration
     environment.filters["elapsed"] = _elapsed
     environment.filters["labelled"] = _labelled

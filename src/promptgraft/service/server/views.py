@@ -10,7 +10,9 @@ from collections.abc import Mapping
 import attrs
 
 from promptgraft.errors import DataFormatError
+from promptgraft.evals.gains import Gain, Outcome, Statement, least_cases
 from promptgraft.ground.serde import Json
+from promptgraft.ground.text import counted
 from promptgraft.runs.event_file import DAMAGED, decoded_or_damaged
 from promptgraft.runs.history import RunHistory
 from promptgraft.runs.report.data import ReportData, ReportSteps, RunUse
@@ -146,8 +148,27 @@ class Headline:
         if job.state is JobState.COMPLETED and verdict is not None:
             kind, word, sentence = verdict.kind, verdict.word, verdict.sentence
             next_step = verdict.next_step
+        elif job.state is JobState.CANCELLED and not job.attempts:
+            sentence = "It was cancelled before it began, and cost nothing."
+            next_step = "To run it after all, fork it below."
         gained = job.status.gained
         return cls(kind=kind, word=word, sentence=sentence, gained=gained, next_step=next_step)
+
+
+def surety(gain: Gain) -> str:
+    """Return on how many cases a winner is better, and whether that can be chance, in words."""
+    if gain.verdict is not Outcome.NOT_SHOWN:
+        # Beside an interval that includes 0.
+        how = "" if Statement.MEAN in gain.shown_by else ", counted by cases"
+        return f"{gain.counts}; more than chance explains ({gain.level * 100:g} % sure{how})"
+    least = least_cases(gain.level)
+    if gain.cases < least:
+        more = f"{counted(gain.cases, 'case')} cannot tell, use {least} or more, better 50"
+    elif gain.cases_to_show is None:
+        more = ""
+    else:
+        more = f"about {gain.cases_to_show:,} cases would tell if there is a gain of this size"
+    return "; ".join(filter(None, (gain.counts, "that may be chance", more)))
 
 
 @attrs.frozen(kw_only=True)

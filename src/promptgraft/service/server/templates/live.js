@@ -4,6 +4,7 @@
   const all = (selector, inside) => [...inside.querySelectorAll(selector)];
   const keyOf = (one) => one.id || one.name + one.value || one.getAttribute("href") || one.textContent;
   class SignedOut extends Error {}
+  class Gone extends Error {}
   const served = new Map();
   const remember = (part) => served.set(part.id, part.outerHTML);
 
@@ -27,6 +28,7 @@
     setTimeout(() => patience.abort(), 10000);
     const answer = await fetch(area.dataset.from, { credentials: "same-origin", signal: patience.signal });
     if (answer.status === 401) throw new SignedOut();
+    if (answer.status === 404) throw new Gone();
     if (!answer.ok) throw new Error(answer.statusText);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of all("[data-part]", fresh)) {
@@ -40,6 +42,7 @@
   const tell = (area, text) => all(".lost", area).forEach((one) => { one.textContent = text; });
   const lost = (area, error) => tell(area, error instanceof SignedOut
     ? "You are signed out; reload the page to sign in."
+    : error instanceof Gone ? "It was deleted; the page shows what was known then."
     : "The connection is lost; the page shows what was known then.");
 
   // What was typed after the session had ended stays in this tab while a provider signs the user in.
