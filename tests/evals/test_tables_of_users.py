@@ -34,6 +34,38 @@ def faults_of(path: Path, **options: Any) -> list[str]:
     return [fault.removeprefix(f"{path}:") for fault in caught.value.faults]
 
 
+def test_a_markdown_table_has_neither_its_rule_nor_its_spaces(tmp_path: Path) -> None:
+    fields = {"input": "text", "expected": "team"}
+    table = "| text    | team  |\n|:--------|------:|\n| no lamp | roads |\n| - | none |\n"
+    cases = Dataset.load(written(tmp_path, table), fields=fields)
+    assert [(case.input, case.expected) for case in cases] == [("no lamp", "roads"), ("-", "none")]
+    plain = Dataset.load(written(tmp_path, "text|team\n- a|b\n"), fields=fields)
+    assert [(case.input, case.expected) for case in plain] == [("- a", "b")]
+
+
+# ---- paths ----
+
+
+def test_a_key_of_a_path_may_have_dots_itself(tmp_path: Path) -> None:
+    rows = [
+        {"attributes": {"input.value": "a", "output.value": "x"}, "tags": [{"a.b": 1}]},
+        {"attributes": {"input": {"value": "b"}, "output.value": "y"}, "tags": [{"a.b": 2}]},
+    ]
+    path = written(tmp_path, "".join(f"{json.dumps(row)}\n" for row in rows), "spans.jsonl")
+    fields = {"id": "tags.0.a.b", "input": "attributes.input.value"}
+    cases = Dataset.load(path, fields={**fields, "expected": "attributes.output.value"})
+    assert [(case.id, case.input, case.expected) for case in cases] == [
+        ("1", "a", "x"),
+        ("2", "b", "y"),
+    ]
+
+
+def test_a_column_that_lies_deeper_is_named_by_its_path(tmp_path: Path) -> None:
+    path = written(tmp_path, json.dumps([{"row_idx": 0, "row": {"text": "a"}}]), "rows.json")
+    faults = faults_of(path, fields={"input": "text"}, keep=["row", "row_idx"])
+    assert any("the key `text` (did you mean `row.text`?)" in fault for fault in faults), faults
+
+
 # ---- an expected answer in several columns ----
 
 BILLS = """text,Vendor Name,total,paid,postcode,account,tags

@@ -14,7 +14,7 @@ from typing import Any
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals import field_kinds
-from promptgraft.evals.row_paths import RowPaths, listed_keys, root_of
+from promptgraft.evals.row_paths import RowPaths, listed_keys, path_hint, root_of
 from promptgraft.evals.types import Case, Speaker, Turn
 from promptgraft.ground.content import Content, File, Input
 from promptgraft.ground.serde import Json, did_you_mean, nearest, parse_json, shown
@@ -451,6 +451,7 @@ class PlainReader:
             node.fault(f"expected the path {self._paths.described(column)}")
         elif not self._cells:
             near = did_you_mean(column, list(value)[:_MOST_UNKNOWN]) if self._parameters else ""
+            near = near or path_hint(column, value)
             node.fault(f"expected the key `{column}`{near}, found {listed_keys(value)}")
 
     def _all_of(self, node: Node, rest: Sequence[str]) -> dict[str, Json]:

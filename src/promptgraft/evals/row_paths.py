@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Iterator, Mapping
 
 from promptgraft.ground.serde import Json, did_you_mean
@@ -51,6 +52,12 @@ class RowPaths:
         return f"`{path}`{did_you_mean(path, self._there)}; paths: {listed_keys(self._there)}"
 
 
+def path_hint(column: str, row: Mapping[str, Json]) -> str:
+    """Return the path in a row that ends with the name of an absent column, for messages."""
+    path = next((path for path in _paths_in(row) if path.endswith(f".{column}")), "")
+    return f" (did you mean `{path}`?)" if path else ""
+
+
 def listed_keys(value: Collection[str]) -> str:
     """Return the first ten keys for messages, and how many more there are."""
     names = [f"`{name}`" for name in itertools.islice(value, _MOST_KEYS)]
@@ -64,15 +71,19 @@ def root_of(path: str) -> str:
 
 
 def _members_at(value: Json, path: str) -> list[Json]:
-    """Return what lies at a path of keys, and numbers of items from 0, in a list; else none."""
-    for key in path.split("."):
-        if isinstance(value, dict) and key in value:
-            value = value[key]
-        elif isinstance(value, list) and key in map(str, range(len(value))):
-            value = value[int(key)]
-        else:
-            return []
-    return [value]
+    """Return what lies at a path of keys, and numbers of items from 0, in a list; else none.
+
+    A key may have dots itself, as in the attributes of spans of OpenTelemetry.
+    """
+    if isinstance(value, list):
+        members = {str(index): item for index, item in enumerate(value)}
+    else:
+        members = value if isinstance(value, dict) else {}
+    ends = [match.start() for match in re.finditer(r"\.", path)]
+    for end in ends:
+        if path[:end] in members and (inner := _members_at(members[path[:end]], path[end + 1 :])):
+            return inner
+    return [members[path]] if path in members else []
 
 
 def _paths_in(value: Mapping[str, Json], before: str = "") -> Iterator[str]:

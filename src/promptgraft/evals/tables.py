@@ -25,6 +25,7 @@ from promptgraft.ground.text import counted, spelled
 _DELIMITERS = ",;\t|"
 # The limit of the csv module, 131,072, is less than documents in cells have.
 _LONGEST_CELL = 16_777_216
+_RULE = re.compile(r"\s*(?::?-+:?)?\s*")
 _C1 = re.compile("[\x80-\x9f]")
 _TWICE = "write a quote inside of a cell twice, and the cell in quotes"
 _ENCODING_HINT = ", or name its `encoding`, such as cp1252 or utf-16"
@@ -71,6 +72,7 @@ def csv_rows(
         return
     records = _records(_Lines(itertools.chain([first], numbered)), separator, faults)
     line, header = next(records, (0, []))
+    records = _unruled(records) if separator == "|" else records
     columns = [cell.strip() for cell in header]
     for name, count in Counter(columns).items():
         if name and count > 1:
@@ -94,6 +96,14 @@ def csv_rows(
             faults.add(line, "the header once more; take it out")
         else:
             yield Row(line, {n: c for n, c in zip(columns, cells, strict=True) if n})
+
+
+def _unruled(records: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the records below a header; of a Markdown table without its rule and its spaces."""
+    first = list(itertools.islice(records, 1))
+    if all(_RULE.fullmatch(cell) for _, record in first for cell in record):
+        return ((line, [cell.strip() for cell in record]) for line, record in records)
+    return itertools.chain(first, records)
 
 
 def _check_delimiter(delimiter: str | None) -> None:
