@@ -124,6 +124,17 @@ def test_a_limit_of_cost_is_refused_for_a_function() -> None:
         pg.optimize("Name: $input", cases, "exact", model=late, limits=pg.Limits(max_cost=1))
 
 
+def test_a_limit_of_tokens_warns_that_it_counts_none_of_a_function(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cases = [(f"thing {number}", "red") for number in range(20)]
+    for limits in (pg.Limits(), pg.Limits(max_tokens=9)):
+        caplog.clear()
+        pg.optimize("Name: $input", cases, "exact", model=late, rollout_budget=40, limits=limits)
+        warned = [text for text in caplog.messages if "counts no tokens of `function" in text]
+        assert len(warned) == (limits.max_tokens is not None)
+
+
 def test_a_service_that_is_down_is_no_fault_of_the_function() -> None:
     def down(text: str) -> str:
         raise ConnectionError("refused")

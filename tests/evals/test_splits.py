@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -278,3 +279,11 @@ def test_what_is_asked_is_the_whole_conversation() -> None:
     assert len(Splits(*sets).parts()) == 3
     with pytest.raises(DataFormatError, match="asks the same as"):
         Splits(sets[1], Dataset.of([{**earlier, "id": "other", "expected": "differs"}]))
+
+
+def test_cases_that_are_no_data_set_say_what_to_write() -> None:
+    sets: Any = {"train": [("a", "b")], "validation": [("c", "d")]}
+    with pytest.raises(ConfigError, match=r"^train: expected a Dataset, .*; write `Dataset.of\("):
+        Splits(**sets)
+    with pytest.raises(ConfigError, match=r"found the sets `train`, .* each by `Splits.of_sets`$"):
+        Dataset.of(sets)

@@ -386,6 +386,11 @@ def test_a_settings_class_has_few_enough_fields_to_be_read() -> None:
         (GepaConfig, "max_costs", "`max_costs`; did you mean `limits.max_cost`?"),
         (GepaConfig, "weight", "`weight`; did you mean `objectives.weights`?"),
         (GepaConfig, "sed", "GepaConfig: there is no setting `sed`; did you mean `seed`?"),
+        (
+            Limits,
+            "max_calls",
+            "Limits: there is no setting `max_calls`; there are `max_cost`, `max_tokens`, ",
+        ),
         (Limits, "tokens", "Limits: there is no setting `tokens`; did you mean `max_tokens`?"),
         (
             Guards,
@@ -408,6 +413,15 @@ def test_a_group_that_is_something_else_is_refused(name: str) -> None:
     change: Callable[..., GepaConfig] = attrs.evolve
     with pytest.raises(ConfigError, match=f"^{name}: expected (a|an) {kind}, found 'paper'"):
         change(config(), **{name: "paper"})
+
+
+def test_a_group_that_is_a_mapping_says_how_to_write_it() -> None:
+    change: Callable[..., GepaConfig] = attrs.evolve
+    with pytest.raises(ConfigError) as caught:
+        change(config(), limits={"max_cost": 1})
+    assert str(caught.value) == (
+        "limits: expected a Limits, found {'max_cost': 1}; write `Limits(NAME=VALUE)`"
+    )
 
 
 def test_what_is_given_is_copied_so_that_settings_never_change() -> None:

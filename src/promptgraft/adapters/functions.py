@@ -53,6 +53,14 @@ class FunctionAdapter:
         self.function = function
         self.identity = identity or _identity(function)
 
+    @property
+    def missing_tokens(self) -> str:
+        """That ``max_tokens`` does not see the tokens of the function, for the plan of a run."""
+        return (
+            f"limits.max_tokens counts no tokens of `{self.identity}`, since a function reports "
+            "none; limit rollout_budget or timeout, or give an adapter that knows its tokens"
+        )
+
     def check_prompt(self, rendered: RenderedPrompt[object]) -> None:
         """Refuse a prompt with tools, images or files, which a text cannot hold."""
         tools = (f"the tool `{tool.name}`" for tool in rendered.tools)

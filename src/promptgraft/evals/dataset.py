@@ -250,7 +250,7 @@ class Dataset(Shown):
         """
         fields = _named({"id": id, "input": input, "expected": label}, fields or {})
         if isinstance(cases, Mapping):
-            sets = [name for name, part in cases.items() if is_frame(part)]
+            sets = [name for name, part in cases.items() if is_frame(part) or name in NAMES]
             mend = "pass one, or each by `Splits.of_sets`" if sets else f"write [{_CASE}, ...]"
             what = f"the sets {listed(map(str, sets))}" if sets else "one mapping"
             raise ConfigError(f"cases: expected a list of cases, found {what}; {mend}")
@@ -384,6 +384,9 @@ NAMES = ("train", "validation", "test")
 _EVEN = 0.5
 
 
+_DATASET = attrs.evolve(instance(Dataset), mend="write `Dataset.of(CASES)`")
+
+
 @attrs.frozen
 class Splits(Shown):
     """The training, validation and test sets of a search, which share no case.
@@ -406,7 +409,7 @@ class Splits(Shown):
 
     def __attrs_post_init__(self) -> None:
         for name, part in self.parts().items():
-            instance(Dataset).hold(name, part)
+            _DATASET.hold(name, part)
         faults = CaseFaults("splits")
         _check_sources({name: part.source for name, part in self.parts().items()}, faults)
         if not faults:  # all cases of the same file overlap, and one fault says so
@@ -535,7 +538,7 @@ class Splits(Shown):
             ConfigError: a share is not between 0 and 1, or they add up to more than 1.
             DataFormatError: a set would be empty, or a case lacks the field.
         """
-        instance(Dataset).hold("dataset", dataset)
+        _DATASET.hold("dataset", dataset)
         shares = dict(zip(NAMES, (train, validation, test), strict=True))
         for name, share in shares.items():
             if SHARE.fits(share) in (None, 1) or (share == 0 and name != "test"):

@@ -36,6 +36,7 @@ from promptgraft.search.settings import (
     Size,
     Targets,
     ToolExampleTarget,
+    group,
 )
 from promptgraft.search.stopping import Plateau, RequiredObjectives, Stopper
 from promptgraft.search.verdict import again_size
@@ -139,9 +140,9 @@ class RunConfig(Settings, ABC):
         validator=Several("a tuple of ToolExampleTarget", checks.instance(ToolExampleTarget)),
     )
     target_task_examples: Sequence[SectionPath] = attrs.field(default=(), validator=PATHS)
-    targets: Targets = attrs.field(factory=Targets, validator=checks.instance(Targets))
+    targets: Targets = attrs.field(factory=Targets, validator=group(Targets))
     training_examples: Sequence[GepaExample] = attrs.field(validator=EXAMPLES, repr=False)
-    data: Data = attrs.field(factory=Data, validator=checks.instance(Data))
+    data: Data = attrs.field(factory=Data, validator=group(Data))
     feedback_fn: FeedbackFn | None = attrs.field(
         default=None, validator=taking("example", "response", "session")
     )
@@ -154,10 +155,10 @@ class RunConfig(Settings, ABC):
     max_task_examples_per_section: int = attrs.field(default=5, validator=checks.COUNT)
     max_example_chars: int = attrs.field(default=6_000, validator=checks.integer(100))
     max_trace_chars: int = attrs.field(default=6_000, validator=checks.integer(100))
-    limits: Limits = attrs.field(factory=Limits, validator=checks.instance(Limits))
-    objectives: Objectives = attrs.field(factory=Objectives, validator=checks.instance(Objectives))
+    limits: Limits = attrs.field(factory=Limits, validator=group(Limits))
+    objectives: Objectives = attrs.field(factory=Objectives, validator=group(Objectives))
     acceptance: AcceptancePolicy = attrs.field(factory=Strict, validator=_POLICY)
-    guards: Guards = attrs.field(factory=Guards, validator=checks.instance(Guards))
+    guards: Guards = attrs.field(factory=Guards, validator=group(Guards))
     persist: bool = attrs.field(default=True, validator=checks.FLAG)
     keep_anyway: bool = attrs.field(default=False, validator=checks.FLAG)
     persist_scope: PersistenceScope = attrs.field(

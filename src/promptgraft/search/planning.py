@@ -271,11 +271,12 @@ class _Outlook:
         wear = run.wear_of(run.config.held_out)
         if wear is not None and wear.is_worn:
             yield wear.line
-        if isinstance(task, PlayingAdapter):
-            if limits.max_tokens is not None:
-                yield task.missing_tokens
-            if limits.max_cost is not None and task.unknown_cost:
-                yield task.unknown_cost
+        if limits.max_tokens is not None:
+            models = (task, run.context.proposing_adapter)
+            uncounted = (getattr(model, "missing_tokens", "") for model in models)
+            yield from dict.fromkeys(filter(None, uncounted))
+        if isinstance(task, PlayingAdapter) and limits.max_cost is not None and task.unknown_cost:
+            yield task.unknown_cost
         costs = [role.expected.cost for role in roles]
         known_costs = [cost for cost in costs if cost is not None]
         total, limit = sum(known_costs, Decimal()), limits.max_cost

@@ -118,6 +118,11 @@ class Settings:
                 object.__setattr__(self, field.name, FrozenMap(value))
 
 
+def group(kind: type[Any]) -> checks.Check[Any]:
+    """Return the check of a setting that is a group of settings."""
+    return attrs.evolve(checks.instance(kind), mend=f"write `{kind.__name__}(NAME=VALUE)`")
+
+
 def groups_of(kind: type[Settings]) -> dict[str, type[Settings]]:
     """Return the groups of settings, by their names."""
     fields = attrs.fields_dict(attrs.resolve_types(kind))
@@ -137,7 +142,7 @@ def _near(name: str, kind: type[Settings]) -> str:
         for group, inner in groups_of(kind).items()
         for field in attrs.fields_dict(inner)
     }
-    if near := nearest(name, [*names, *paths]):
+    if near := nearest(name, [*names, *paths], cutoff=0.75):
         return f"; did you mean `{paths.get(near, near)}`?"
     return f"; there are {', '.join(f'`{name}`' for name in names)}"
 

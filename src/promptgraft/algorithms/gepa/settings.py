@@ -28,7 +28,7 @@ from promptgraft.search.config import RunConfig, is_foreign
 from promptgraft.search.frontier import EXAMPLE_CELLS, FrontierPruning
 from promptgraft.search.population import Pool
 from promptgraft.search.reflection import reflection_params
-from promptgraft.search.settings import Affordable, Settings
+from promptgraft.search.settings import Affordable, Settings, group
 from promptgraft.search.validation import Full, Racing, Validation
 from promptgraft.targets.base import Target
 from promptgraft.targets.estimating import Sizes, sent_chars
@@ -233,7 +233,7 @@ class GepaSettings(RunConfig):
     minibatch_size: int = attrs.field(default=6, validator=checks.COUNT)
     enable_merge: bool = attrs.field(default=False, validator=checks.FLAG)
     example_mutation_rate: float = attrs.field(default=0.3, validator=checks.SHARE)
-    strategy: Strategy = attrs.field(factory=Strategy, validator=checks.instance(Strategy))
+    strategy: Strategy = attrs.field(factory=Strategy, validator=group(Strategy))
     additions: Sequence[str | Addition] | None = attrs.field(default=None, validator=_additions)
 
     @property
