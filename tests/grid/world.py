@@ -232,7 +232,7 @@ WRITERS: Mapping[str, Callable[[Rendered], str]] = {
     "wrong": lambda rendered: good(rendered, part=-1),
     "headings": lambda rendered: HEADINGS,
     "json": lambda rendered: BARE,
-    "very long": lambda rendered: good(rendered).replace("word", "word " * 10_000),
+    "very long": lambda rendered: good(rendered).replace("word", "word " * 2_000),
     "empty": lambda rendered: "",
     "refusing": lambda rendered: REFUSAL,
     "repeating": lambda rendered: "```instruction\nKnow word0.\n```",
@@ -314,7 +314,10 @@ def _optimize(
 
 def check(cell: Mapping[str, str], folder: Path) -> Made:
     """Check one cell: it ends in a result or one line, and the same however it is carried out."""
-    whole = run(cell, MemoryJournal())
+    path = folder / "journal.jsonl"
+    is_resumed = cell["run"] == "killed and resumed"
+    with FileJournal(path) if is_resumed else MemoryJournal() as journal:
+        whole = run(cell, journal)
     if whole.error is not None:
         assert "\n" not in str(whole.error), str(whole.error)
         assert len(str(whole.error)) < 2_000
@@ -325,15 +328,12 @@ def check(cell: Mapping[str, str], folder: Path) -> Made:
             beside = run(cell, MemoryJournal(), workers=4)
             assert beside.outcome == whole.outcome
         case "killed and resumed":
-            _check_resumed(cell, folder, whole)
+            _check_resumed(cell, path, whole)
     return whole
 
 
-def _check_resumed(cell: Mapping[str, str], folder: Path, whole: Made) -> None:
+def _check_resumed(cell: Mapping[str, str], path: Path, whole: Made) -> None:
     """Resume from what a kill leaves of the journal: some records, and a part of the next."""
-    path = folder / "journal.jsonl"
-    with FileJournal(path) as journal:
-        run(cell, journal)
     lines = path.read_bytes().splitlines(keepends=True)
     kept = len(lines) * (1 + len(cell["writer"]) % 3) // 4
     if kept:
