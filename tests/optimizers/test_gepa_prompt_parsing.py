@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from functools import partial
 from typing import Any
 
@@ -302,39 +303,41 @@ def test_a_text_in_a_fence_of_its_own_is_read_whole_or_refused_for_its_character
             assert new_text(reply).text == expected
 
 
-MEGABYTE = 1_000_000
+LENGTH = 200_000
 
 LONG = {
-    "backticks": "`" * MEGABYTE,
-    "fences": "```\n" * (MEGABYTE // 4),
-    "openings": "```a\n" * (MEGABYTE // 5),
-    "growing fences": "\n".join("`" * (3 + number) for number in range(1400)),
-    "spaces": " " * MEGABYTE,
-    "spaces before fences": "   ```" + " " * MEGABYTE,
-    "tildes": "~" * MEGABYTE,
-    "one line": "```instruction\n" + "x" * MEGABYTE + "\n```",
-    "lines": "```instruction\n" + "x\n" * (MEGABYTE // 2) + "```",
-    "blank lines": "```instruction\n" + "\n" * MEGABYTE + "```",
-    "nearly fences": "```instruction\n" + "``\n" * (MEGABYTE // 3) + "```",
-    "info strings": "```" + "a" * MEGABYTE,
-    "line ends": "```instruction\n" + "\r" * MEGABYTE + "\n```",
-    "brackets": "```instruction\n" + "(" * MEGABYTE + "\n```",
-    "ellipses": "```instruction\n" + "..." * (MEGABYTE // 3) + "\n```",
-    "new words": "```instruction\nHere is " + "new " * (MEGABYTE // 4) + "\n```",
-    "existing words": "```instruction\n... existing " + "a " * (MEGABYTE // 2) + "\n```",
-    "words after ellipses": "```instruction\n" + "... a b c d e\n" * (MEGABYTE // 14) + "```",
-    "an object": '```instruction\n{"' + '{"a' * (MEGABYTE // 3) + "\n```",
-    "entities": "```instruction\n" + "&amp;" * (MEGABYTE // 5) + "\n```",
-    "removed lines": "```instruction\n" + "-x\n" * (MEGABYTE // 3) + "```",
-    "ends of turns": "<|im_end|>" * (MEGABYTE // 10) + "x",
-    "edits": "<<<<<<< SEARCH\n" * (MEGABYTE // 15),
-    "bad characters": "```instruction\n" + "x\x00" * (MEGABYTE // 2) + "\n```",
+    "backticks": "`" * LENGTH,
+    "fences": "```\n" * (LENGTH // 4),
+    "openings": "```a\n" * (LENGTH // 5),
+    "growing fences": "\n".join("`" * (3 + number) for number in range(600)),
+    "spaces": " " * LENGTH,
+    "spaces before fences": "   ```" + " " * LENGTH,
+    "tildes": "~" * LENGTH,
+    "one line": "```instruction\n" + "x" * LENGTH + "\n```",
+    "lines": "```instruction\n" + "x\n" * (LENGTH // 2) + "```",
+    "blank lines": "```instruction\n" + "\n" * LENGTH + "```",
+    "nearly fences": "```instruction\n" + "``\n" * (LENGTH // 3) + "```",
+    "info strings": "```" + "a" * LENGTH,
+    "line ends": "```instruction\n" + "\r" * LENGTH + "\n```",
+    "brackets": "```instruction\n" + "(" * LENGTH + "\n```",
+    "ellipses": "```instruction\n" + "..." * (LENGTH // 3) + "\n```",
+    "new words": "```instruction\nHere is " + "new " * (LENGTH // 4) + "\n```",
+    "existing words": "```instruction\n... existing " + "a " * (LENGTH // 2) + "\n```",
+    "words after ellipses": "```instruction\n" + "... a b c d e\n" * (LENGTH // 14) + "```",
+    "an object": '```instruction\n{"' + '{"a' * (LENGTH // 3) + "\n```",
+    "entities": "```instruction\n" + "&amp;" * (LENGTH // 5) + "\n```",
+    "removed lines": "```instruction\n" + "-x\n" * (LENGTH // 3) + "```",
+    "ends of turns": "<|im_end|>" * (LENGTH // 10) + "x",
+    "edits": "<<<<<<< SEARCH\n" * (LENGTH // 15),
+    "bad characters": "```instruction\n" + "x\x00" * (LENGTH // 2) + "\n```",
 }
 
 
 @pytest.mark.parametrize("case", LONG)
-def test_a_megabyte_is_read_in_one_pass(case: str) -> None:
+def test_a_long_reply_is_read_in_one_pass(case: str) -> None:
+    start = time.thread_time()
     refusal = refusal_of(lambda: new_text(LONG[case]).text)
+    assert time.thread_time() - start < 1  # one pass takes a twentieth of that
     assert refusal is None or len(refusal.detail) < 200
 
 
