@@ -335,23 +335,20 @@ def test_a_wait_ends_with_its_time_or_when_that_is_not_known_with_an_answer(
     assert run.wait is None
 
 
+MERGES: list[Event] = [
+    MergeAccepted(step=5, candidate=1, parents=(0, 1), pareto_mean=None, best_pareto_mean=None),
+    MergeRejected(step=5, parents=(0, 1), reason=RejectionReason.NOT_BETTER, detail="0.1"),
+]
+
+
+def test_combined_texts_count_beside_rewrites() -> None:
+    run = run_after([*STORY, *MERGES])
+    assert (run.rewrites.kept, run.rewrites.combined) == (1, 1)
+    assert (run.progress().accepted, run.progress().rejected) == (2, 2)
+
+
 def test_lines_for_everything_that_matters(capsys: pytest.CaptureFixture[str]) -> None:
-    merged = MergeAccepted(
-        step=5, candidate=1, parents=(0, 1), pareto_mean=None, best_pareto_mean=None
-    )
-    unmerged = MergeRejected(
-        step=5, parents=(0, 1), reason=RejectionReason.NOT_BETTER, detail="0.1"
-    )
-    tell(
-        PlainProgress(TITLE),
-        [
-            *STORY,
-            rejected(final=False),
-            merged,
-            unmerged,
-            ENDED,
-        ],
-    )
+    tell(PlainProgress(TITLE), [*STORY, rejected(final=False), *MERGES, ENDED])
 
     captured = capsys.readouterr()
     assert captured.out == ""

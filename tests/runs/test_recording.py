@@ -114,6 +114,10 @@ def test_a_run_leaves_every_file_that_is_promised(tmp_path: Path) -> None:
     summary = folder.summary.read_text("utf-8")
     assert summary.startswith("# toy/words: better on validation only\n")
     assert "; not significant: 3 cases cannot prove a gain, use 6 or more, better 50.\n" in summary
+    assert re.findall(r"- `promptgraft (\w+) (\S+?)[ `]", summary) == [
+        ("show", folder.id),
+        ("resume", folder.id),
+    ]
 
 
 def test_a_page_of_a_candidate_says_what_it_says_changes_and_scores(whole: RunFolder) -> None:

@@ -213,6 +213,7 @@ def test_the_whole_prompt_stands_there_with_its_length_and_what_an_answer_costs(
     lost = section(render(changed(run, winner=0, verdict=RunVerdict.NOT_IMPROVED)), "whole")
     assert "## Rules Answer." in lost
     assert "Winner" not in lost
+    assert "characters" not in section(render(changed(run, prompts={})), "whole")
     long = {"a/b": {"baseline": "", "winner": "w" * 400_000}}
     cut = section(render(changed(run, prompts=long)), "whole")
     assert "promptgraft export --run 20260101-000000-triage prints it whole." in cut
@@ -441,6 +442,13 @@ def test_a_merge_hangs_on_both_of_its_parents() -> None:
     assert [is_on_line for _, is_on_line, _ in tree.edges] == [False, False, True, True]
 
 
+def test_a_prompt_that_nothing_beat_is_no_winner_in_a_drawing() -> None:
+    chart = rollouts_chart(small_run(winner=0))
+    assert chart is not None
+    assert chart.winner is None
+    assert "winner" not in chart.summary
+
+
 def test_estimates_are_drawn_unlike_means_over_all_cases() -> None:
     run = small_run()
     assert [one.estimated for one in run.candidates] == [False, True, False, False]
@@ -608,6 +616,7 @@ def test_of_a_large_map_the_leaders_are_shown_and_the_rest_is_counted() -> None:
     assert found is not None
     assert found.candidates == (0, 99, 5)
     assert [level for level, _ in found.rows[0].cells] == [LEVELS] * 3
+    assert [level for level, _ in found.legend] == [*range(0, LEVELS + 1, 2)]
     assert "97 other candidates not" in section(render(run), "cases")
 
 
