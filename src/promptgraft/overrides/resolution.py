@@ -101,7 +101,7 @@ def check_names(
         if is_fresh(descriptor, entry)
     ]
     for entry in written.entries():
-        if visible.find(entry) != entry or not is_fresh(descriptor, entry):
+        if not is_fresh(descriptor, entry):
             continue
         claims = entry.claims()
         for name, rival in claimed:
