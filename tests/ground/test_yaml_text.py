@@ -175,6 +175,31 @@ BEGINS_NOTHING = "not YAML: found character that cannot start any token; put the
                 )
             ],
         ),
+        # Neither a comment nor a quoted text is a key without its colon.
+        (
+            "a: 1\n# note\n b: 2\n",
+            [
+                (
+                    3,
+                    (
+                        "not YAML: did not find expected key; indent `b: 2` as the other keys of "
+                        "its object"
+                    ),
+                )
+            ],
+        ),
+        (
+            "a: 1\n'x y'\n b: 2\n",
+            [
+                (
+                    3,
+                    (
+                        "not YAML: could not find expected ':'; indent `b: 2` as the other keys "
+                        "of its object"
+                    ),
+                )
+            ],
+        ),
         *((text, [(2, f"not YAML: {problem}; {ESCAPES}")]) for text, problem in ESCAPED),
         *((f"a: 1\nb: {value}\n", [(2, BEGINS_NOTHING)]) for value in ("%x", "@x", "`x`")),
         ("a: \ud800", [(0, "not YAML: it holds half of a surrogate pair")]),

@@ -110,6 +110,22 @@ def test_a_line_to_which_both_only_add_words_has_the_words_of_both() -> None:
     assert rules(found) == [f"{first} here, there", *others]
 
 
+def test_words_that_a_child_adds_to_another_line_stay_there() -> None:
+    first, second, *others = LINES
+    found, _ = together(
+        child("\n".join([f"{first} here", second, *others])),
+        child("\n".join([first, f"{first} and {second}", *others])),
+    )
+    assert rules(found) == [f"{first} here", f"{first} and {second}", *others]
+
+
+def test_words_that_both_add_to_a_line_are_there_once() -> None:
+    first, *others = LINES
+    both = f"{first} here"
+    found, _ = together(child("\n".join([both, *others])), child("\n".join([both, *others, "end"])))
+    assert rules(found) == [both, *others, "end"]
+
+
 def test_parts_are_taken_from_whoever_has_changed_them() -> None:
     found, brought = together(
         child("\n".join([*LINES, "one"])),

@@ -156,6 +156,7 @@ FORMS: list[tuple[Any, str, Any]] = [
     (list[str], '["a", "b"]', ["a", "b"]),
     (list[str], "Tags: ['a', 'b',].", ["a", "b"]),
     (list[int], '```json\n["1", 2]\n```', [1, 2]),
+    (list[int | None], '["null", 2]', REFUSED),
     (list[str], "a, b", REFUSED),
     (int, "42", 42),
     (int, "The answer is **42**.", 42),

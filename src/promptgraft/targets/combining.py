@@ -164,7 +164,7 @@ def _with_words(before: Sequence[str], edit: _Hunk, rivals: Sequence[_Hunk]) -> 
     """Return an edit with the words that another adds to the same line, if both only add words."""
     old = before[edit.begin : edit.end]
     for rival in rivals:
-        same = (edit.begin, edit.end) == (rival.begin, rival.end) and edit != rival
+        same = (edit.begin, edit.end) == (rival.begin, rival.end)
         if same and len(old) == len(edit.after) == len(rival.after) == 1 and old[0].strip():
             words, *changed = (pieces_in(line) for line in (*old, *edit.after, *rival.after))
             mine, theirs = ([*map(_as_one, _edits(words, side))] for side in changed)
