@@ -268,8 +268,9 @@ def test_an_async_agent_is_interrupted_at_its_time_limit_and_at_that_of_the_run(
         await asyncio.sleep(60)
         return "never"
 
-    with pytest.raises(TransientProviderError, match=r"within 0\.01 s, its `timeout`"):
-        asked(PythonAgent(function=slow, timeout=0.01))
+    for later in (None, Deadline.after(60)):
+        with pytest.raises(TransientProviderError, match=r"within 0\.01 s, its `timeout`"):
+            asked(PythonAgent(function=slow, timeout=0.01), deadline=later)
     with pytest.raises(DeadlineExceededError):
         asked(slow, deadline=Deadline.after(0.01))
 

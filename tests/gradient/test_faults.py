@@ -78,8 +78,10 @@ def test_too_many_failed_questions_end_the_run_and_it_can_be_resumed() -> None:
         raise OVERLOADED
 
     journal = MemoryJournal()
-    ended = Run(reflection=down, journal=journal).start()
+    run = Run(reflection=down, journal=journal)
+    ended = run.start()
     assert ended.stop_reason is StopReason.REFLECTION_FAILED
+    assert run.reflection.calls == 6  # a repair of what was not answered would fail as well
     assert ended.stop_detail == (
         "6 of the latest 6 questions have no usable reply, more than 30% and 4; the last: the "
         "reflection model failed: 429: overloaded"
@@ -88,6 +90,12 @@ def test_too_many_failed_questions_end_the_run_and_it_can_be_resumed() -> None:
     whole = Run().start()
     assert resumed.means == whole.means
     assert resumed.rounds == whole.rounds
+
+
+def test_a_budget_pays_for_whole_rounds() -> None:
+    config = settings(max_rounds=9)
+    three = config.baseline_size + config.reserved_size + 3 * config.step_size
+    assert [config.pays_for(three - less).if_accepted for less in (0, 1)] == [3, 2]
 
 
 def test_a_provider_that_refuses_for_good_ends_the_run() -> None:

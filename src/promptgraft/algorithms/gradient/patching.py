@@ -249,7 +249,7 @@ class Patcher:
     def _emit_unanswered(
         self, base: Base, module: Module, stage: str, outcome: InquiryOutcome[T]
     ) -> None:
-        if outcome.found is None and outcome.failed:
+        if outcome.failed:
             position = f"round/{base.number}/{stage}/{named(module.name)}"
             detail = outcome.refusals[-1].error.detail
             self.emit(QuestionUnanswered(step=base.number, position=position, detail=detail))
