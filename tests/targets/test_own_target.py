@@ -313,6 +313,13 @@ def _of_length(length: int, rendered: RenderedPrompt[Any]) -> str:
     return f"```instruction\n{text}\n```"
 
 
+def test_a_part_is_described_beside_the_others() -> None:
+    target = Forecast(TEXTS, {})
+    today, later = target.modules
+    described = target.describe(today, target.baseline())
+    assert [*described.neighbours] == [(later.name, target.source(later))]
+
+
 @pytest.mark.parametrize("addition", [Blame(), WholePrompt(share=1.0)])
 def test_a_text_that_is_too_long_is_refused(addition: Addition) -> None:
     class Short(Forecast):
