@@ -8,6 +8,8 @@ from playwright.sync_api import Locator, expect
 
 from jobs.job_world import work_off
 from promptgraft.service.jobs import JobManager
+from server.large_job import large_job
+from server.serving import Client
 from server.test_pages import NARROW, WIDE, Watched, browser, watched
 
 __all__ = ["browser", "watched"]  # fixtures
@@ -73,3 +75,21 @@ def test_from_an_empty_database_to_a_promoted_winner(watched: Watched, manager: 
         bound = attrs.evolve(triage, overrides_store=store, overrides_tag=tag)
         text = bound.bind({"text": "hello"}).render().text
         assert ("words such as these (" in text) is is_changed
+
+
+def test_a_page_of_many_candidates_is_crossed_with_a_few_keys(
+    watched: Watched, client: Client, manager: JobManager
+) -> None:
+    page = watched.page
+    job = large_job(manager, candidates=200, cases=60)
+    page.goto(f"{client.url}/jobs/{job.id}/candidates")
+    press(page.get_by_role("navigation", name="On this page").get_by_text("Every candidate"))
+    words = page.get_by_label("Filter").first
+    for _ in range(3):
+        page.keyboard.press("Tab")
+        if words.evaluate("node => node === document.activeElement"):
+            break
+    expect(words).to_be_focused()
+    page.get_by_label("Search").fill("#199")
+    rows = page.locator("#frontier-rows tbody > tr:visible")
+    expect(rows).to_have_count(1)

@@ -116,6 +116,7 @@ _STOPS: Mapping[JobState, str] = {JobState.PAUSED: "pause", JobState.CANCELLED: 
 _ENDED = [state for state in JobState if state in ENDED]
 _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}")
 _JOB = re.compile(r"\bjob (([0-9a-f]{8})[0-9a-f]{24})\b")
+_HEADING = re.compile(r'<section id="([\w-]+)"[^>]*>\s*<h2[^>]*>(.*?)</h2>')
 _CODE = re.compile("`([^`]+)`")
 _SECONDS_A_DAY = 86_400
 _MOST_DAYS = 36_500
@@ -363,7 +364,8 @@ def show_tab(call: ApiCall) -> ApiReply:
     except (DataFormatError, JournalCorruptError) as error:
         fault = str(error) if job.attempts else ""
     # Made by the templates of the report, which escape every text.
-    values = {"content": Markup(content), "fault": fault}  # noqa: S704
+    headings = [(id_, Markup(title)) for id_, title in _HEADING.findall(content)]  # noqa: S704
+    values = {"content": Markup(content), "fault": fault, "headings": headings}  # noqa: S704
     return _job_page(call, "job_tab.html", values, tab=tab)
 
 
