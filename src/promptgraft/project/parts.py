@@ -311,9 +311,13 @@ def judge_among(judges: Mapping[str, ProviderAdapter]) -> Callable[[Json], Provi
             return judges[model]
         near = did_you_mean(model, list(judges)) if isinstance(model, str) else ""
         finding = "found none" if model is None else f"found {shown(model)}{near}"
-        raise ConfigError(
-            f"expected a judge of `models.judges`, {finding}; there: {listed(judges) or 'none'}"
+        mend = (
+            f"there: {listed(judges)}"
+            if judges
+            else "there is none; declare it there, such as "
+            "`judges: {main: {provider: openai, model: MODEL}}`, and name it here: `judges: [main]`"
         )
+        raise ConfigError(f"expected a judge of `models.judges`, {finding}; {mend}")
 
     return judge
 
