@@ -505,12 +505,21 @@ def _json_of(cell: str) -> Json:
     return cell
 
 
+_USUAL_ANSWERS = frozenset(
+    ("answer", "category", "class", "gold", "ideal", "intent", "label", "output", "target", "truth")
+)
+"""What columns of answers are often called: only for advice, because an input may be, too."""
+
+
 def unsaid_fault(columns: Sequence[str]) -> str:
     """Return what is wrong with columns that the model may be shown though nothing says so."""
+    named = (column for column in columns if column.casefold() in _USUAL_ANSWERS)
+    answer = next(named, columns[-1])
     return (
-        f"nothing says whether the model may see {listed(columns)}; name the answer or the input "
-        "with `fields: {expected: COLUMN}` or `fields: {input: [COLUMN, ...]}`, or the messages of "
-        "a chat with `fields: {turns: COLUMN}`; `Dataset.load` and `Dataset.of` take `fields`, too"
+        f"nothing says whether the model may see {listed(columns)}; if `{answer}` is the answer, "
+        f"write `fields: {{expected: {_in_list(answer)}}}` beside the path of the file; else name "
+        "the input with `fields: {input: [COLUMN, ...]}`, or the messages of a chat with `fields: "
+        "{turns: COLUMN}`; `Dataset.load` and `Dataset.of` take `fields`, too"
     )
 
 
