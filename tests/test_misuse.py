@@ -101,7 +101,7 @@ REFUSED: dict[str, Callable[[], object]] = {
     "placeholders: expected a list of placeholders, found 'text'": lambda: ANY.MarkdownSection(
         title="a", key="b", template="text", syntax="plain", placeholders="text"
     ),
-    "section `b`: syntax: expected 'dollar', 'jinja' or 'plain', found []": lambda: (
+    "section `b`: syntax: expected 'dollar', 'jinja', 'format' or 'plain', found []": lambda: (
         ANY.MarkdownSection(title="a", key="b", syntax=[])
     ),
     "executor: expected an Executor, found 4": lambda: ANY.evaluate(

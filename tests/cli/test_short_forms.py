@@ -75,8 +75,8 @@ def test_a_column_that_may_be_the_answer_is_told_how_to_name_it(
     ended = console("check")
 
     assert ended.code == ExitCode.WRONG_USE
-    told = "nothing says whether the model may see `team`; name the answer or the input with"
-    assert f"{told} `fields: {{expected: COLUMN}}`" in ended.out
+    told = "nothing says whether the model may see `team`; if `team` is the answer, write"
+    assert f"{told} `fields: {{expected: team}}`" in ended.out
 
 
 def test_a_column_that_no_placeholder_can_be_called_like_is_told_how_to_name_it(

@@ -99,15 +99,17 @@ def case(given: Json, **changes: Any) -> Case:
             case("t"),
             (
                 "a text needs one open placeholder, found none; write `$text` where it goes, "
-                "`{{ text }}` with `syntax: jinja`; `plain` fills in nothing"
+                "`{text}` with `syntax: format`, `{{ text }}` with `jinja`; `plain` fills in "
+                "nothing"
             ),
         ),
         (
             "Say {a}, {{ b }} or {1}.",
             case("t"),
             (
-                "found none; section `question` has `{a}`, which is plain text; write `$a`; "
-                "section `question` has `{{ b }}`, which is plain text; write `$b`"
+                "found none; section `question` has `{a}`, which is plain text; write `$a`, or set "
+                "the syntax to `format`; section `question` has `{{ b }}`, which is plain text; "
+                "write `$b`, or set the syntax to `jinja`"
             ),
         ),
         (

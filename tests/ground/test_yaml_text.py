@@ -9,12 +9,12 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from promptgraft.ground.foreign_yaml import read_foreign_yaml
 from promptgraft.ground.serde import Json
 from promptgraft.ground.work import WorkBudget
 from promptgraft.ground.yaml_text import (
     YamlDocument,
     YamlPath,
-    read_foreign_yaml,
     read_yaml,
     spelled,
 )

@@ -23,14 +23,17 @@ from promptgraft.overrides.parts.body import (
     write_body,
 )
 
-DOLLAR, JINJA = BodySyntax.DOLLAR, BodySyntax.JINJA
+DOLLAR, JINJA, FORMAT = BodySyntax.DOLLAR, BodySyntax.JINJA, BodySyntax.FORMAT
 NAMES = frozenset({"a", "name", "_b1"})
 FRAGMENTS = {
     DOLLAR: ["$", "$$", "{", "}", "a", "name", "_b1", "x", "1", "${a}", "$name", "$x", " ", "é"],
     JINJA: ["\\", "\\\\", "{{", "}}", "{", "}", "{%", "a", "name", "x", " ", "\n", "{{ a }}", "é"],
+    FORMAT: ["\\", "\\\\", "{", "}", "{{", "}}", "a", "name", "x", " ", "{a}", "{x}", "{_b1}", "é"],
 }
 RANDOM_BODIES = 12_000
-SYNTAXES = pytest.mark.parametrize("syntax", [DOLLAR, JINJA])
+# Of what may be a marker of a known name.
+SUSPECT = {DOLLAR: r"\$(\{?)(a|name|_b1)", JINJA: r"\{\{\s*\w", FORMAT: r"\{\w"}
+SYNTAXES = pytest.mark.parametrize("syntax", [DOLLAR, JINJA, FORMAT])
 
 
 def bodies(syntax: BodySyntax) -> Iterator[str]:
@@ -87,7 +90,11 @@ def read_slowly(body: str, syntax: BodySyntax, names: frozenset[str]) -> tuple[P
 
 def marker_at(body: str, at: int, syntax: BodySyntax) -> tuple[str, int]:
     """Return name and length of the marker at a position; an empty name if there is none."""
-    opening, closing, space = ("${", "}", "") if syntax is DOLLAR else ("{{", "}}", " \t\r\n")
+    opening, closing, space = {
+        DOLLAR: ("${", "}", ""),
+        JINJA: ("{{", "}}", " \t\r\n"),
+        FORMAT: ("{", "}", ""),
+    }[syntax]
     if body.startswith(opening, at):
         rest = body[at + len(opening) :].lstrip(space)
         name = identifier(rest)
@@ -144,7 +151,7 @@ def test_a_body_without_markers_of_known_names_is_literal(syntax: BodySyntax) ->
         whole = (body,) if body else ()
         assert parse_body(body, syntax, nothing) == whole
         assert write_body(whole, syntax, nothing) == body
-        if not re.search(r"\$(\{?)(a|name|_b1)" if syntax is DOLLAR else r"\{\{\s*\w", body):
+        if not re.search(SUSPECT[syntax], body):
             assert parse_body(body, syntax, NAMES) == whole
             assert write_body(whole, syntax, NAMES) == body
             literal += 1
@@ -191,6 +198,12 @@ def test_any_text_can_be_written_and_read_back(
         (JINJA, r"\\{{ name }}", ["\\", Slot("name")]),
         (JINJA, r"C:\name \\ \{{ x }}", [r"C:\name \\ \{{ x }}"]),
         (JINJA, "$name", ["$name"]),
+        (FORMAT, "{name}", [Slot("name")]),
+        (FORMAT, "{{name}}", ["{", Slot("name"), "}"]),
+        (FORMAT, "{ name }{name!r}{name:>3}", ["{ name }{name!r}{name:>3}"]),
+        (FORMAT, '{"team": "name"}', ['{"team": "name"}']),
+        (FORMAT, r"\{name}", ["{name}"]),
+        (FORMAT, r"\\{name}", ["\\", Slot("name")]),
     ],
 )
 def test_examples_of_the_definition(syntax: BodySyntax, body: str, pieces: list[Piece]) -> None:
@@ -209,6 +222,7 @@ def test_the_usual_spelling_is_a_marker(syntax: BodySyntax) -> None:
     [
         (DOLLAR, "$known $$escaped ${braced} $5 $$$twice", {"known", "braced", "twice"}),
         (JINJA, r"{{ known }} \{{ escaped }} {{ no | filter }} \\{{ twice }}", {"known", "twice"}),
+        (FORMAT, r"{known} \{escaped} {no!r} \\{twice}", {"known", "twice"}),
     ],
 )
 def test_what_looks_like_a_placeholder_is_found_whether_known_or_not(
@@ -221,6 +235,7 @@ LONG = 1 << 17
 UNITS = {
     DOLLAR: ["$", "${", "${name", "$name", "$$name", "${name ", "a", "{", "}", " "],
     JINJA: ["\\", "{", "{{", "{{ ", "{{ name", "{{name ", "{{\\", "\\{{ name }}", "}", " ", "a"],
+    FORMAT: ["\\", "{", "{name", "{name ", "{\\", "\\{name}", "}", " ", "a"],
 }
 
 
@@ -229,7 +244,7 @@ UNITS = {
 )
 def test_a_long_body_of_anything_is_read_and_written(syntax: BodySyntax, unit: str) -> None:
     """With quadratic work this would take minutes."""
-    opening = "${" if syntax is DOLLAR else "{{"
+    opening = spell("", syntax).strip(" }")
     body = opening + unit * (LONG // len(unit)) + spell("name", syntax)
     pieces = parse_body(body, syntax, NAMES)
     written = write_body(pieces, syntax, NAMES)

@@ -273,7 +273,8 @@ def test_columns_that_may_be_the_answer_are_not_shown(
     }
     with pytest.raises(DataFormatError) as caught:
         improved(prompt, cases[kind], said_right)
-    assert f"nothing says whether the model may see {unsaid}; name the answer" in str(caught.value)
+    told = f"nothing says whether the model may see {unsaid}; if `team` is the answer"
+    assert told in str(caught.value)
 
 
 def test_the_answer_at_the_end_of_a_chat_is_not_shown() -> None:
@@ -303,6 +304,28 @@ def test_columns_are_shown_whose_use_is_said() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ("Sort {mail}.", "Sort MAIL."),
+        ('Sort {mail} as {{"team": ...}}.', 'Sort MAIL as {"team": ...}.'),
+        ("Sort {{ mail }} for $5.", "Sort MAIL for $5."),
+        ("Sort $mail as {mail}.", "Sort MAIL as {mail}."),
+    ],
+)
+def test_a_text_may_name_values_as_f_strings_and_jinja_do(text: str, sent: str) -> None:
+    asked: list[str] = []
+
+    def model(question: str) -> str:
+        asked.append(question)
+        return "none"
+
+    cases = [{"input": {"mail": mail}, "expected": team} for mail, team in MAILS]
+    result = pg.optimize(text, cases, "exact", model=model, reflection_model=lambda _: "")
+    assert result.text == text
+    assert {*asked} <= {sent.replace("MAIL", mail) for mail, _ in MAILS}
+
+
+@pytest.mark.parametrize(
     "text", ["Sort $input as {team}.", "Sort it as {team} or {nobody}.", "sort.md says: sort it."]
 )
 def test_names_in_braces_and_of_files_may_be_meant_as_they_are(text: str) -> None:
@@ -323,17 +346,23 @@ WRONG: tuple[tuple[dict[str, object], str], ...] = (
     ({"prompt": {}}, "prompt: expected texts by name, found none"),
     ({"prompt": {"A b": "x"}}, "prompt: name of a text: expected 1 to 64 lower-case letters"),
     ({"prompt": "$HOME and $mail"}, "the text names `$HOME`, which is not in the input"),
-    ({"prompt": "Sort {input}.", "cases": MAILS}, "has `{input}`, which is plain text; write `$in"),
+    (
+        {
+            "prompt": 'Sort {mail} as {"team": ...}.',
+            "cases": [{"input": {"mail": mail}, "expected": team} for mail, team in MAILS],
+        },
+        "prompt: the text has `{mail}`, which is plain text; write `$mail`",
+    ),
     (
         {"prompt": "Sort {mail}.", "cases": MAILS},
         "has `{mail}`, which is plain text; write `$mail`, or `$input` where the input goes",
     ),
     (
         {
-            "prompt": "Sort {{ mail }}.",
+            "prompt": "Sort {mail} for {nobody}.",
             "cases": [{"input": {"mail": mail}, "expected": team} for mail, team in MAILS],
         },
-        "section `prompt` has `{{ mail }}`, which is plain text; write `$mail`",
+        "they have `mail`; write `{{nobody}}` for the characters themselves",
     ),
     (
         {"prompt": "Prüfe $größe.", "cases": MAILS},

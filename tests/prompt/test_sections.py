@@ -177,7 +177,10 @@ def test_a_section_that_may_be_summarized_needs_a_summary(visibility: Any) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"syntax": "mustache"}, "section `a`: syntax: expected 'dollar', 'jinja' or 'plain', "),
+        (
+            {"syntax": "mustache"},
+            "section `a`: syntax: expected 'dollar', 'jinja', 'format' or 'plain', ",
+        ),
         ({"enabled": True}, "section `a`: enabled: expected a function of the bound values, found"),
         ({"visibility": "full"}, "section `a`: visibility: expected a SectionVisibility or a fun"),
         ({"params_type": int}, "section `a`: params_type: expected an attrs class or dataclass"),

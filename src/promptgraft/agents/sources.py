@@ -22,13 +22,14 @@ from promptgraft.agents.writing import (
 )
 from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError
 from promptgraft.evals.metrics.reading import parse_path, places, spelled
+from promptgraft.ground.foreign_yaml import read_foreign_yaml
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json, canonical_json, parse_json, shown
 from promptgraft.ground.strict.nodes import decoded, raise_lines
 from promptgraft.ground.text import listed
 from promptgraft.ground.work import WorkBudget
 from promptgraft.ground.yaml_edits import ValuePlace, find, is_json, replaced
-from promptgraft.ground.yaml_text import YamlPath, read_foreign_yaml
+from promptgraft.ground.yaml_text import YamlPath
 from promptgraft.overrides.parts.validation import check_key
 
 _logger = logging.getLogger("promptgraft")

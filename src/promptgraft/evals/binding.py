@@ -21,9 +21,8 @@ from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.strict.nodes import Source
 from promptgraft.ground.text import listed
-from promptgraft.overrides.parts.body import BodySyntax
 from promptgraft.prompt.rendering import values_of
-from promptgraft.prompt.syntax import SHELL_NAMES
+from promptgraft.prompt.syntax import SHELL_NAMES, spelled_as_text
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
 
@@ -31,7 +30,8 @@ _OTHER_COLUMN = "name a column that is no input in `fields` or `keep` of the dat
 _SPLITTING = "`splits: {{field: {}}}` divides the cases by it"
 _OTHER_NAME = "`fields: {{input: {{NAME: {}}}}}` calls the column as a placeholder can be called"
 _NO_PLACE = (
-    "write `$text` where it goes, `{{ text }}` with `syntax: jinja`; `plain` fills in nothing"
+    "write `$text` where it goes, `{text}` with `syntax: format`, `{{ text }}` with `jinja`; "
+    "`plain` fills in nothing"
 )
 _PLACEHOLDER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_NAMED = 20
@@ -103,11 +103,12 @@ def _maker_of(prompt: Prompt[object]) -> ParamsOf:
         return partial(_whole_input, plays_turns=prompt.plays_turns)
     open_names, hints = _open_placeholders(prompt), prompt.template.lookalikes()
     # For names that are missing in cases.
-    hints.update(
-        (name, f"write `$${name}` in the prompt for the characters themselves")
-        for _, section in prompt.template.walked
-        for name in (section.source.reads if section.source.syntax is BodySyntax.DOLLAR else ())
-    )
+    for _, section in prompt.template.walked:
+        hints |= {
+            name: f"write `{literal}` in the prompt for the characters themselves"
+            for name in section.source.reads
+            if (literal := spelled_as_text(name, section.source.syntax))
+        }
     return lambda case: _by_name(case, open_names, hints)
 
 

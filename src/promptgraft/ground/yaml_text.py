@@ -3,14 +3,10 @@
 Values are built from parser events without recursion: a document cannot exhaust the stack, name a
 Python type, or multiply itself through aliases. The line of every value and key is kept, so that
 later checks can say where a fault is.
-
-Files of other tools may use all of YAML: :func:`read_foreign_yaml` also reads aliases and merge
-keys, bounded by a budget, and resolves scalars as the YAML readers of JavaScript do.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -21,7 +17,6 @@ import attrs
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.serde import Json, MismatchError, shown
 from promptgraft.ground.text import clip
-from promptgraft.ground.work import WorkBudget
 
 _DEEPEST = 100  # far below the depth at which Python itself fails, without a line
 _TOO_DEEP = f"nested deeper than {_DEEPEST} levels"
@@ -49,7 +44,7 @@ _AMBIGUOUS = re.compile(
     r"|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)(e[-+]?[0-9]+)?|[-+]?\.inf|\.nan",
     re.IGNORECASE,
 )
-_TEXT_TAGS = {"!", "tag:yaml.org,2002:str"}
+TEXT_TAGS = {"!", "tag:yaml.org,2002:str"}
 
 
 def spelled(path: YamlPath) -> str:
@@ -87,20 +82,11 @@ def read_yaml(text: str, note: Note) -> YamlDocument | None:
     different things to different parsers, tags, aliases, merge keys, a second document, and more
     than 100 levels.
     """
-    return _read(text, note, _Builder(note))
+    return build(text, note, Builder(note))
 
 
-def read_foreign_yaml(text: str, note: Note, budget: WorkBudget) -> YamlDocument | None:
-    """Parse a YAML text of another tool and note every fault; None if it cannot be parsed.
-
-    Unlike :func:`read_yaml` it reads aliases, merge keys and keys that are numbers, and resolves
-    scalars as JavaScript does. A value that aliases repeat has the line of the alias; the values
-    that aliases stand for are spent from the ``iterations`` of the budget.
-    """
-    return _read(text, note, _ForeignBuilder(note, budget))
-
-
-def _read(text: str, note: Note, builder: _Builder) -> YamlDocument | None:
+def build(text: str, note: Note, builder: Builder) -> YamlDocument | None:
+    """Let a builder build a document from a text, as :func:`read_yaml` does."""
     import yaml
 
     # PyYAML that was built on a machine without libyaml has only the slower one.
@@ -163,7 +149,7 @@ _OPEN = {
 
 
 @attrs.define
-class _Open:
+class Open:
     """A list or an object that is being read."""
 
     path: YamlPath
@@ -181,12 +167,12 @@ class _Open:
         return (*self.path, len(self.items) if self.key is None else self.key)
 
 
-class _Builder:
+class Builder:
     """Builds a document from parser events."""
 
     def __init__(self, note: Note) -> None:
         self._note = note
-        self._open: list[_Open] = []
+        self._open: list[Open] = []
         self._documents: list[Json] = []
         self._lines: dict[YamlPath, int] = {}
         self._key_lines: dict[YamlPath, int] = {}
@@ -237,7 +223,7 @@ class _Builder:
             raise MismatchError("expected a text as key, found a list or an object")
         path = () if parent is None else parent.next_path
         members: dict[str, Json] | None = {} if is_mapping else None
-        self._open.append(_Open(path, self.line, anchor=anchor, members=members))
+        self._open.append(Open(path, self.line, anchor=anchor, members=members))
 
     def _end(self) -> None:
         closed = self._open.pop()
@@ -273,7 +259,7 @@ class _Builder:
         self._lines[()] = line
         self._documents.append(value)
 
-    def _key(self, value: Json, parent: _Open) -> str:
+    def _key(self, value: Json, parent: Open) -> str:
         if not isinstance(value, str):
             raise MismatchError(f"expected a text as key, found {shown(value)}; quote it")
         if parent.members is not None and value in parent.members:
@@ -283,7 +269,7 @@ class _Builder:
         return value
 
     def _scalar(self, text: str, tag: str | None, *, plain: bool) -> Json:
-        if tag is not None and tag not in _TEXT_TAGS:
+        if tag is not None and tag not in TEXT_TAGS:
             raise MismatchError(f"expected plain data, found the tag {shown(tag)}")
         if not plain or tag is not None:
             return text
@@ -315,73 +301,3 @@ def plain_scalar(text: str) -> Json:
     if _AMBIGUOUS.fullmatch(text):
         raise MismatchError(f"{shown(text)} is ambiguous; quote it if it is a text")
     return text
-
-
-_MERGE = "<<"
-_RADIX = re.compile(r"0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+")
-
-
-class _ForeignBuilder(_Builder):
-    """Builds a document with aliases and merge keys."""
-
-    def __init__(self, note: Note, budget: WorkBudget) -> None:
-        super().__init__(note)
-        self._budget = budget
-        # Value and size by anchor; values are shared, because nobody changes them.
-        self._anchors: dict[str, tuple[Json, int]] = {}
-        self._last: Json = None
-
-    def _add(self, value: Json, line: int) -> None:
-        self._last = value
-        super()._add(value, line)
-
-    def _named(self, anchor: str | None, size: int) -> None:
-        if anchor is not None:
-            self._anchors[anchor] = self._last, size
-        if self._open:
-            self._open[-1].size += size
-
-    def _alias(self, anchor: str) -> None:
-        if anchor not in self._anchors:
-            raise MismatchError(f"there is no anchor `&{anchor}` before `*{anchor}`")
-        value, size = self._anchors[anchor]
-        self._budget.spend("iterations", size, f"`*{anchor}`", "write fewer aliases")
-        self._add(value, self.line)
-        self._named(None, size)
-
-    def _whole(self, members: dict[str, Json]) -> dict[str, Json]:
-        if _MERGE not in members:
-            return members
-        merged = members[_MERGE]
-        whole: dict[str, Json] = {}
-        # Of several objects the first wins, and what the object itself says wins over all.
-        for source in reversed(merged if isinstance(merged, list) else [merged]):
-            if not isinstance(source, dict):
-                raise MismatchError(f"expected an object after `<<`, found {shown(source)}")
-            whole |= source
-        return whole | {key: value for key, value in members.items() if key != _MERGE}
-
-    def _key(self, value: Json, parent: _Open) -> str:
-        is_text = isinstance(value, str)
-        return super()._key(value if is_text else json.dumps(value), parent)
-
-    def _scalar(self, text: str, tag: str | None, *, plain: bool) -> Json:
-        if tag is not None and tag not in _TEXT_TAGS:
-            raise MismatchError(f"expected plain data, found the tag {shown(tag)}")
-        return _loose_scalar(text) if plain and tag is None else text
-
-
-def _loose_scalar(text: str) -> Json:
-    """Return the value of an unquoted scalar as JavaScript reads it; texts where none fits."""
-    try:
-        return plain_scalar(text)
-    except MismatchError:
-        if _RADIX.fullmatch(text):
-            return int(text, 0)
-        try:
-            number = float(text.replace("_", ""))
-        except ValueError:
-            return text
-        if not math.isfinite(number):
-            return text
-        return int(number) if number.is_integer() and "." not in text else number

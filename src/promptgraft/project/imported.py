@@ -20,10 +20,11 @@ from promptgraft.evals.rows import CaseFaults, Row, jsonl_rows
 from promptgraft.evals.tables import csv_rows
 from promptgraft.ground.entry_points import Group
 from promptgraft.ground.files import as_path, is_file
+from promptgraft.ground.foreign_yaml import read_foreign_yaml
 from promptgraft.ground.serde import Json, canonical_json, parse_json, shown
 from promptgraft.ground.strict.nodes import Node, Source, raise_lines, read_fault, read_text
 from promptgraft.ground.work import WorkBudget
-from promptgraft.ground.yaml_text import YamlDocument, YamlPath, read_foreign_yaml
+from promptgraft.ground.yaml_text import YamlDocument, YamlPath
 from promptgraft.project.markdown.outline import escaped
 from promptgraft.prompt import MarkdownSection, Prompt, PromptTemplate
 

@@ -17,7 +17,7 @@ from promptgraft.adapters.abilities import needs_choices
 from promptgraft.adapters.base import Ask, ProviderAdapter
 from promptgraft.adapters.named import named_adapter
 from promptgraft.algorithms import algorithm
-from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.errors import ConfigError, DataFormatError, PromptDefinitionError
 from promptgraft.evals import metrics as metric_kinds
 from promptgraft.evals.dataset import Dataset, Splits
 from promptgraft.evals.metrics import load_metrics
@@ -29,11 +29,12 @@ from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.ground.strict.checks import COUNT
 from promptgraft.ground.text import listed
 from promptgraft.journal.base import Journal
-from promptgraft.overrides.parts.body import BodySyntax, marker_names
+from promptgraft.overrides.parts.body import BodySyntax, marker_names, spell
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.prompt.sections import MarkdownSection
+from promptgraft.prompt.syntax import compile_source, spelled_as_text
 from promptgraft.prompt.template import Prompt, PromptTemplate
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
 from promptgraft.runtime.session import EventBus
@@ -95,10 +96,11 @@ def optimize(
 
     Args:
         prompt: what to improve. A text, or texts by name, such as ``"Say which team answers."``:
-            ``$name`` stands for a value of the case, and values that no text names follow the
-            texts. The embedded model picks one of the answers that the cases expect, if they
-            repeat. Or a ``PromptTemplate``, a ``Prompt`` with values bound that all cases share, a
-            ``Graph``, or texts that code of yours uses: ``Texts``, a ``BlackBox``, a target.
+            ``$name`` stands for a value of the case, and so do ``{name}`` and ``{{ name }}``
+            where it has that name; values that no text names follow the texts. The embedded model
+            picks one of the answers that the cases expect, if they repeat. Or a
+            ``PromptTemplate``, a ``Prompt`` with values bound that all cases share, a ``Graph``,
+            or texts that code of yours uses: ``Texts``, a ``BlackBox``, a target.
         cases: a file of cases, a ``Dataset``, a table, a list of mappings like
             ``{"input": ..., "expected": ...}`` or of pairs ``(input, expected)``, which are split
             60 : 20 : 20; or ``Splits``. A text is bound to the only open placeholder, an object to
@@ -214,6 +216,7 @@ NAMESPACE = "texts"
 _INPUT = "input"
 _CASES_PER_LABEL = 2
 _FILE = re.compile(r"\S+\.(md|txt|jinja2?|j2|prompty|prompt|json|ya?ml)")
+_SYNTAXES = (BodySyntax.DOLLAR, BodySyntax.JINJA, BodySyntax.FORMAT)
 # A dollar sign that begins no placeholder, such as that of `$5`; `$größe` is meant to be one.
 _LITERAL_DOLLAR = re.compile(r"(?<!\$)\$(?!\$|\{?[^\W\d])")
 
@@ -242,7 +245,7 @@ def names_read(prompt: Source) -> frozenset[str] | None:
     """
     match prompt:
         case str():
-            return marker_names(prompt, BodySyntax.DOLLAR)
+            return frozenset().union(*(marker_names(prompt, syntax) for syntax in _SYNTAXES))
         case PromptTemplate():
             return frozenset(name for _, section in prompt.walked for name in section.source.reads)
         case Prompt():
@@ -344,26 +347,30 @@ def asked_as(subject: Improvable) -> Prompt[object]:
 def _prompt_of(texts: Mapping[str, str], splits: Splits, labels: Sequence[str]) -> Prompt[object]:
     """Return a prompt that consists of texts, followed by the inputs that they do not name."""
     _check_texts(texts)
-    used = {name for text in texts.values() for name in marker_names(text, BodySyntax.DOLLAR)}
+    syntax = _syntax_of(texts, splits)
+    used = {name for text in texts.values() for name in marker_names(text, syntax)}
     names = _names_of_values(splits, used)
     for name in sorted(used - {*names}):
+        as_text = spelled_as_text(name, syntax)
+        mend = f"; write `{as_text}` for the characters themselves" if as_text else ""
         raise ConfigError(
-            f"prompt: the text names `${name}`, which is not in the input of the cases"
-            f"{did_you_mean(name, names)}; they have {listed(names) or 'none'}; write `$${name}` "
-            "for the characters themselves"
+            f"prompt: the text names `{spell(name, syntax)}`, which is not in the input of the "
+            f"cases{did_you_mean(name, names)}; they have {listed(names) or 'none'}"
+            f"{mend}"
         )
     unused = [name for name in names if name not in used]
     sections = [
         *(
-            MarkdownSection(title="", key=key, template=_LITERAL_DOLLAR.sub("$$", text))
-            for key, text in texts.items()
+            MarkdownSection(title="", key=key, template=template, syntax=syntax)
+            for key, template in _templates(texts, syntax).items()
         ),
         *(
             MarkdownSection(
                 # A single value needs no heading.
                 title="" if len(names) == 1 else name.replace("_", " ").capitalize(),
                 key=f"value-{place}",
-                template=f"${name}",
+                template=spell(name, syntax),
+                syntax=syntax,
                 overridable=False,
             )
             for place, name in enumerate(unused, start=1)
@@ -374,12 +381,38 @@ def _prompt_of(texts: Mapping[str, str], splits: Splits, labels: Sequence[str]) 
     template = PromptTemplate[object](
         ns=NAMESPACE, key=next(iter(texts)), sections=sections, output_type=output_type
     )
-    hints = template.lookalikes()
+    hints = {
+        name: hint
+        for _, section in template.walked
+        for name, hint, _ in section.source.lookalikes(section.template)
+    }
     is_unnamed = unused == [_INPUT] and len(hints) == 1 and _INPUT not in hints
     for name in filter(hints.get, hints if is_unnamed else unused):
         more = ", or `$input` where the input goes" if is_unnamed else ""
-        raise ConfigError(f"prompt: {hints[name]}{more}")
+        raise ConfigError(f"prompt: the text {hints[name]}{more}")
     return Prompt(template)
+
+
+def _syntax_of(texts: Mapping[str, str], splits: Splits) -> BodySyntax:
+    """Return how texts spell placeholders: the first way in which they name values of the cases.
+
+    Where they name none, it is the usual way, for which faults have hints.
+    """
+    values = {*_names_of_values(splits, ())}
+    for syntax in _SYNTAXES:
+        if any(marker_names(text, syntax) & values for text in texts.values()):
+            with contextlib.suppress(PromptDefinitionError):
+                for text in _templates(texts, syntax).values():
+                    compile_source(text, syntax, where="prompt")
+                return syntax
+    return _SYNTAXES[0]
+
+
+def _templates(texts: Mapping[str, str], syntax: BodySyntax) -> Mapping[str, str]:
+    """Return texts as templates."""
+    if syntax is not BodySyntax.DOLLAR:
+        return texts
+    return {key: _LITERAL_DOLLAR.sub("$$", text) for key, text in texts.items()}
 
 
 def _check_texts(texts: Mapping[str, str]) -> None:

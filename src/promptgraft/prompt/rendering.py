@@ -303,7 +303,7 @@ def _full(
         slot = next((piece.name for piece in source.pieces if isinstance(piece, Slot)), None)
         # As an override would write it: `$5`, not `$$5`. A Jinja template keeps its blocks.
         written = source.body if source.syntax is BodySyntax.DOLLAR else section.template
-        written = written if body is None else source.with_blocks(body)
+        written = written if body is None else source.as_template(body)
         segments = [Segment(written, slot)]
     else:
         pieces = source.pieces if body is None else source.parse(body)

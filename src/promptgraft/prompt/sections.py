@@ -166,9 +166,9 @@ class MarkdownSection:
         title: the heading; empty for none.
         key: identifier of the section among its siblings.
         template: the text, with placeholders in the chosen syntax.
-        syntax: ``"dollar"`` for ``string.Template`` (``$name``), ``"jinja"`` for Jinja2
-            (sandboxed; undefined names are errors), ``"plain"`` for literal text that is passed
-            on unchanged.
+        syntax: ``"dollar"`` for ``string.Template`` (``$name``), ``"format"`` for ``str.format``
+            (``{name}``, ``{{`` for a brace), ``"jinja"`` for Jinja2 (sandboxed; undefined names are
+            errors), ``"plain"`` for literal text that is passed on unchanged.
         placeholders: literal strings of a plain text, such as ``{query}``, that overrides must
             keep; only the agent that receives the text replaces them.
         children: sections below this one, rendered after its text.
@@ -198,7 +198,7 @@ class MarkdownSection:
     title: str
     key: str
     template: str = ""
-    syntax: Literal["dollar", "jinja", "plain"] = "dollar"
+    syntax: BodySyntax | Literal["dollar", "jinja", "format", "plain"] = "dollar"
     placeholders: tuple[str, ...] = attrs.field(default=(), converter=_as_placeholders)
     children: tuple[MarkdownSection, ...] = attrs.field(default=(), converter=as_sections)
     enabled: Callable[[Values], bool] | None = None
@@ -218,7 +218,7 @@ class MarkdownSection:
         # A list, because `in BodySyntax` raises TypeError for a string before Python 3.12.
         if self.syntax not in list(BodySyntax):
             raise PromptDefinitionError(
-                f"{where}: syntax: expected 'dollar', 'jinja' or 'plain', "
+                f"{where}: syntax: expected 'dollar', 'jinja', 'format' or 'plain', "
                 f"found {shown(self.syntax)}"
             )
         if self.role is not None and self.role not in get_args(Role):

@@ -1,10 +1,10 @@
 """Section templates, split once into text and slots.
 
 A source template and an override body render through the same pieces: text is literal, a slot is
-replaced by its value. The slots of a dollar template are its placeholders. The slots of a Jinja
-template are its variables and, under generated names, its expressions and control blocks. These are
-opaque: an override body can move but not change them, and they keep the value that they have at
-their place in the template. A plain template has no slots.
+replaced by its value. The slots of a Jinja template are its variables and, under generated names,
+its expressions and control blocks. These are opaque: an override body can move but not change them,
+and they keep the value that they have at their place in the template. A plain template has no
+slots; those of the others are their placeholders.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from promptgraft.overrides.parts.body import (
     Slot,
     is_placeholder,
     kept_names,
+    marker_names,
     parse_body,
     spell,
     write_body,
@@ -49,10 +50,12 @@ def given(name: str) -> Callable[[Values], bool]:
 _LOOKALIKES = {
     BodySyntax.DOLLAR: re.compile(r"\{\{? ?([^\W\d]\w*) ?\}\}?"),
     BodySyntax.JINJA: re.compile(r"(?:\$\{?|\{)([^\W\d]\w*)\}?"),
+    BodySyntax.FORMAT: re.compile(r"(?:\$|\{ )([^\W\d]\w*)(?: \})?"),
 }
 """Placeholders as users of other syntaxes would write them."""
 _CUT_NAME = re.compile(r"(?<!\$)\$([_a-zA-Z][_a-zA-Z0-9]*)((?![_a-zA-Z0-9])\w+)")
 _FORM = ", of letters a to z, digits and `_`,"
+_BRACES = re.compile(r"\{\{|\}\}|\{([_a-zA-Z][_a-zA-Z0-9]*)\}|[{}]")
 _OF_SEMANTIC_KERNEL = re.compile(r"\{\{ *\$([_a-zA-Z]\w*) *\}\}")
 
 
@@ -103,15 +106,23 @@ class SectionSource:
         """Split an override body into text and the slots of this template."""
         return parse_body(body, self.syntax, frozenset(self.placeholders))
 
-    def with_blocks(self, body: str) -> str:
-        """Return an override body with the source of opaque slots in place of their names."""
+    def as_template(self, body: str) -> str:
+        """Return an override body as its author would fill it in.
+
+        Opaque slots have their source in place of their names, braces of a format are doubled.
+        """
+        if self.syntax is BodySyntax.FORMAT:
+            return doubled(self.parse(body))
         if not self.jinja:
             return body
         pieces = self.jinja.tagged(self.parse(body))
         return "".join(piece if isinstance(piece, str) else piece.name for piece in pieces)
 
-    def lookalikes(self, template: str) -> Iterator[tuple[str, str]]:
-        """Yield each name that is written like a placeholder but is none, and a hint."""
+    def lookalikes(self, template: str) -> Iterator[tuple[str, str, BodySyntax | None]]:
+        """Yield each name that is written like a placeholder but is none, a hint, and its syntax.
+
+        The syntax is that in which it would be one, if there is such a syntax.
+        """
         if self.syntax is BodySyntax.PLAIN:
             return
         for text in (piece for piece in self.pieces if isinstance(piece, str)):
@@ -119,13 +130,14 @@ class SectionSource:
                 is_name = match[1].isascii()
                 right = spell(match[1] if is_name else "name", self.syntax)
                 form = "" if is_name else _FORM.rstrip(",")
-                yield match[1], f"has `{match[0]}`, which is plain text; write `{right}`{form}"
+                hint = f"has `{match[0]}`, which is plain text; write `{right}`{form}"
+                yield match[1], hint, _syntax_of(match[0], match[1])
         for match in _CUT_NAME.finditer(template) if self.syntax is BodySyntax.DOLLAR else ():
             start, rest = match.groups()
             # In scripts without case, words touch each other.
             if rest.lower() != rest.upper():
                 cut = f"has `{match[0]}`, of which only `${start}` is a placeholder"
-                yield start + rest, f"{cut}; write `$name`{_FORM} or `${{{start}}}{rest}`"
+                yield start + rest, f"{cut}; write `$name`{_FORM} or `${{{start}}}{rest}`", None
 
     def contents(self, values: Values) -> Mapping[str, str | Content]:
         """Return what each slot shows: a text, or texts, images and files.
@@ -148,6 +160,27 @@ class SectionSource:
         for name, text in self.jinja.texts(values).items():
             contents[name] = cut_at(text, files) if files else text
         return contents
+
+
+def _syntax_of(marker: str, name: str) -> BodySyntax | None:
+    """Return the syntax that spells a placeholder so; None if there is none."""
+    return next((kind for kind in _LOOKALIKES if marker_names(marker, kind) == {name}), None)
+
+
+def doubled(pieces: Sequence[Piece]) -> str:
+    """Return text and slots as a template of ``str.format``."""
+    return "".join(
+        f"{{{piece.name}}}"
+        if isinstance(piece, Slot)
+        else piece.replace("{", "{{").replace("}", "}}")
+        for piece in pieces
+    )
+
+
+def spelled_as_text(name: str, syntax: BodySyntax) -> str:
+    """Return how a template writes the characters of a placeholder; empty for a long way."""
+    forms = {BodySyntax.DOLLAR: f"$${name}", BodySyntax.FORMAT: f"{{{{{name}}}}}"}
+    return forms.get(syntax, "")
 
 
 def compile_source(
@@ -174,6 +207,8 @@ def compile_source(
         )
     if syntax is BodySyntax.DOLLAR:
         return _compile_dollar(template, where)
+    if syntax is BodySyntax.FORMAT:
+        return _compile_format(template, where)
     return _compile_jinja(template, where)
 
 
@@ -238,6 +273,25 @@ def _compile_dollar(template: str, where: str) -> SectionSource:
     return SectionSource(
         syntax=BodySyntax.DOLLAR, pieces=merged, placeholders=names, reads=names, written=written
     )
+
+
+def _compile_format(template: str, where: str) -> SectionSource:
+    pieces: list[Piece] = []
+    start = 0
+    for match in _BRACES.finditer(template):
+        pieces.append(template[start : match.start()])
+        start = match.end()
+        if len(match[0]) == 1:
+            line = template.count("\n", 0, match.start()) + 1
+            raise PromptDefinitionError(
+                f"{where}:{line}: a lone `{match[0]}`; write `{2 * match[0]}` for a brace or "
+                f"`{{name}}`{_FORM} for a placeholder"
+            )
+        pieces.append(Slot(match[1]) if match[1] else match[0][0])
+    pieces.append(template[start:])
+    merged = _merged(pieces, BodySyntax.FORMAT)
+    names = _ordered(merged)
+    return SectionSource(syntax=BodySyntax.FORMAT, pieces=merged, placeholders=names, reads=names)
 
 
 def _compile_jinja(template: str, where: str) -> SectionSource:

@@ -176,11 +176,12 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
 
     def lookalikes(self) -> dict[str, str]:
         """Return a hint for each name that is written like a placeholder of another syntax."""
-        return {
-            name: f"{show_section(path)} {hint}"
-            for path, section in self.walked
-            for name, hint in section.source.lookalikes(section.template)
-        }
+        hints = {}
+        for path, section in self.walked:
+            for name, hint, other in section.source.lookalikes(section.template):
+                instead = f", or set the syntax to `{other}`" if other else ""
+                hints[name] = f"{show_section(path)} {hint}{instead}"
+        return hints
 
     def _card(self) -> Card:
         return self.card("a prompt template")

@@ -61,8 +61,21 @@ JINJA = (
     "{% raw %}{{ no }}{% endraw %} {# gone #}",
     "a {% set k = n %}{{ k }} {%- set k = 4 %} {{ k }} b",
 )
+FORMAT = (
+    "",
+    "{name}",
+    '{{"team": "{name}"}}, $5.',
+    "{{{name}}} {{}}",
+    "```\n# code\n```\n{n}",
+    "\\\\# no {{name}}",
+)
 PLAIN = ("", "<<name>>", "$HOME {{ y }} {% x %} $$5.", "\\# no", "```\n# code\n```", "{{name}} {#")
-BODIES = {BodySyntax.DOLLAR: DOLLAR, BodySyntax.JINJA: JINJA, BodySyntax.PLAIN: PLAIN}
+BODIES = {
+    BodySyntax.DOLLAR: DOLLAR,
+    BodySyntax.JINJA: JINJA,
+    BodySyntax.FORMAT: FORMAT,
+    BodySyntax.PLAIN: PLAIN,
+}
 TEXTS = st.text("ab #$\\{}%-=`~<>!&*:'\"|,[]?@\n\té\x85\u2028😀0", max_size=12)
 SAID = st.tuples(TEXTS, st.sampled_from("a#-:é'\"{0"), TEXTS).map("".join)
 
@@ -220,8 +233,8 @@ def _section(
     found: MarkdownPrompt, path: tuple[str, ...], names: tuple[str, ...]
 ) -> st.SearchStrategy[Entry]:
     syntax = found.prompt.template.section(path).syntax
-    spelled = {"dollar": "${{{}}}", "jinja": "{{{{ {} }}}}", "plain": "{}"}[syntax]
-    markers = [spelled.format(name) for name in names]
+    spelled = {"dollar": "${%s}", "jinja": "{{ %s }}", "format": "{%s}", "plain": "%s"}[syntax]
+    markers = [spelled % name for name in names]
     pieces = st.one_of(
         TEXTS,
         st.sampled_from(

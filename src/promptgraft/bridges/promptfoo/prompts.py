@@ -16,11 +16,12 @@ from promptgraft.bridges.promptfoo.models import ELSEWHERE
 from promptgraft.errors import PromptgraftError
 from promptgraft.evals.case_reader import file_part
 from promptgraft.ground.files import is_file
+from promptgraft.ground.foreign_yaml import read_foreign_yaml
 from promptgraft.ground.serde import Json, parse_json
 from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.ground.text import visible_line
 from promptgraft.ground.work import WorkBudget
-from promptgraft.ground.yaml_text import YamlDocument, read_foreign_yaml
+from promptgraft.ground.yaml_text import YamlDocument
 from promptgraft.project import imported
 
 # What does not end is read to its end, or it would be searched again from each of its places.

@@ -9,6 +9,7 @@ syntax            marker of ``name``       escape        meaning of escapes befo
 ================  =======================  ============  ====================================
 ``dollar``        ``$name``, ``${name}``   ``$``         ``$$name`` is the text ``$name``
 ``jinja``         ``{{ name }}``           ``\``         ``\{{ name }}`` is the text ``{{ name }}``
+``format``        ``{name}``               ``\``         ``\{name}`` is the text ``{name}``
 ================  =======================  ============  ====================================
 
 ``k`` escapes before a marker stand for ``k // 2`` escape characters; with an odd ``k`` the
@@ -40,6 +41,7 @@ class BodySyntax(StrEnum):
 
     DOLLAR = "dollar"
     JINJA = "jinja"
+    FORMAT = "format"
     PLAIN = "plain"
 
 
@@ -61,8 +63,10 @@ _MARKERS = {
     BodySyntax.JINJA: re.compile(
         rf"(?<!\\)(?P<run>\\*+)\{{\{{[ \t\r\n]*+(?P<plain>{_IDENTIFIER})[ \t\r\n]*+\}}\}}"
     ),
+    BodySyntax.FORMAT: re.compile(rf"(?<!\\)(?P<run>\\*+)\{{(?P<plain>{_IDENTIFIER})\}}"),
 }
-_ESCAPES = {BodySyntax.DOLLAR: "$", BodySyntax.JINJA: "\\"}
+_ESCAPES = {BodySyntax.DOLLAR: "$", BodySyntax.JINJA: "\\", BodySyntax.FORMAT: "\\"}
+_SPELLED = {BodySyntax.DOLLAR: "$%s", BodySyntax.JINJA: "{{ %s }}", BodySyntax.FORMAT: "{%s}"}
 
 
 _LONGEST_CACHED = 16_384
@@ -147,9 +151,7 @@ def proposed_body(text: str, syntax: BodySyntax, names: frozenset[str], *, like:
 
 def spell(name: str, syntax: BodySyntax) -> str:
     """Return the usual marker of the placeholder ``name``; in a plain body, the name itself."""
-    if syntax is BodySyntax.PLAIN:
-        return name
-    return f"${name}" if syntax is BodySyntax.DOLLAR else f"{{{{ {name} }}}}"
+    return name if syntax is BodySyntax.PLAIN else _SPELLED[syntax] % name
 
 
 def is_placeholder(name: object) -> bool:

@@ -50,7 +50,7 @@ from promptgraft.project.markdown.values import ToolPlaces
 from promptgraft.project.python_source import PythonSource
 from promptgraft.prompt.jinja import JinjaBlocks
 from promptgraft.prompt.sections import MarkdownSection
-from promptgraft.prompt.syntax import SectionSource
+from promptgraft.prompt.syntax import SectionSource, doubled
 from promptgraft.prompt.template import PromptTemplate
 
 # Below empty lines, which are kept.
@@ -360,6 +360,8 @@ def _template_text(pieces: Sequence[Piece], source: SectionSource) -> str:
         return write_body(pieces, BodySyntax.PLAIN, frozenset())
     if source.syntax is BodySyntax.DOLLAR:
         return "".join(_dollar(piece, following) for piece, following in pairwise([*pieces, ""]))
+    if source.syntax is BodySyntax.FORMAT:
+        return doubled(pieces)
     parts = ["", *_tagged(pieces, source), ""]
     return "".join(
         _bare(part.name, before, after)
