@@ -65,6 +65,14 @@ def test_the_search_never_sees_them() -> None:
     assert "w90" not in questions
 
 
+def test_examples_that_are_held_out_by_default_are_in_neither_set_of_the_search() -> None:
+    settings = config(training_examples=examples(60), held_out=None)
+    validation, training = settings.split
+    sets = [*validation, *training, *settings.held_out]
+    assert settings.held_out
+    assert sorted(one.id for one in sets) == sorted(one.id for one in settings.training_examples)
+
+
 def test_the_budget_keeps_what_they_take() -> None:
     least = 6 + 12 + 10
     with pytest.raises(ConfigError, match=f"at least {least} .*the test cases 10"):
