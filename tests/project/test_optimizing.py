@@ -325,6 +325,26 @@ def test_a_text_may_name_values_as_f_strings_and_jinja_do(text: str, sent: str) 
     assert {*asked} <= {sent.replace("MAIL", mail) for mail, _ in MAILS}
 
 
+def test_code_that_answers_needs_a_model_that_proposes_and_no_other() -> None:
+    def sort(texts: Any, mail: object) -> str:
+        return "none"
+
+    texts = pg.Texts({"task": "Sort it."}, run=sort)
+    questions: list[str] = []
+
+    def propose(question: str) -> str:
+        questions.append(question)
+        return ""
+
+    pg.optimize(texts, MAILS, "exact", reflection_model=propose)
+    assert questions
+    missing = "optimize: expected `model`, such as `openai/MODEL`, which answers"
+    with pytest.raises(ConfigError, match=f"{missing}$"):
+        pg.optimize(texts, MAILS, "exact")
+    with pytest.raises(ConfigError, match=f"{missing}; `reflection_model` only proposes new texts"):
+        pg.optimize("Sort it.", MAILS, "exact", reflection_model=propose)
+
+
 @pytest.mark.parametrize(
     "text", ["Sort $input as {team}.", "Sort it as {team} or {nobody}.", "sort.md says: sort it."]
 )
@@ -386,7 +406,7 @@ WRONG: tuple[tuple[dict[str, object], str], ...] = (
     ({"model": "gpt-next-mini"}, "found 'gpt-next-mini' (write `openai/gpt-next-mini`)"),
     ({"model": "claude-next"}, "found 'claude-next' (write `anthropic/claude-next`)"),
     ({"model": "openai/gpt-5-mini"}, "OpenAIAdapter: there is no API key; set OPENAI_API_KEY"),
-    ({"model": None}, "model: expected an adapter, found None"),
+    ({"model": None}, "optimize: expected `model`, such as `openai/MODEL`, which answers"),
     ({"reflection_model": "gpt"}, "reflection_model: expected `offline`"),
     ({"workers": 0}, "workers: expected an integer of at least 1, found 0"),
     ({"rollout_budget": 5}, "rollout_budget: expected at least"),

@@ -85,7 +85,7 @@ def optimize(
     cases: Examples,
     metrics: Scoring,
     *,
-    model: str | ProviderAdapter | Ask,
+    model: str | ProviderAdapter | Ask | None = None,
     **options: Unpack[OptimizeOptions],
 ) -> RunResult:
     """Improve a prompt on cases, and return the result: ``print(result)`` says what it is worth.
@@ -108,7 +108,8 @@ def optimize(
         metrics: score an answer: a name such as ``"exact"``, a metric, a function
             ``f(case, answer)``, or a list of these, whose mean is the score.
         model: answers, and proposes new texts: ``offline``, ``openai/MODEL`` and so on, an adapter,
-            or a function that asks a model a text. It only proposes where code of yours answers.
+            or a function that asks a model a text. It only proposes where code of yours answers;
+            there `reflection_model` is enough.
         **options: rollout_budget: test calls that the run may make, or ``light`` (the default),
             ``medium`` or ``heavy``; reflection_model: proposes new texts instead of ``model``;
             limits: such as ``Limits(max_cost=5)``; overrides_store and overrides_tag: where a
@@ -128,7 +129,7 @@ async def aoptimize(
     cases: Examples,
     metrics: Scoring,
     *,
-    model: str | ProviderAdapter | Ask,
+    model: str | ProviderAdapter | Ask | None = None,
     **options: Unpack[OptimizeOptions],
 ) -> RunResult:
     """Improve a prompt as :func:`optimize` does, without blocking the running event loop."""
@@ -145,7 +146,7 @@ def _prepared(
     cases: Examples,
     metrics: Scoring,
     *,
-    model: str | ProviderAdapter | Ask,
+    model: str | ProviderAdapter | Ask | None,
     options: OptimizeOptions,
 ) -> Iterator[tuple[Optimizer, Improvable]]:
     # `Unpack` alone is checked by type checkers only.
@@ -157,7 +158,8 @@ def _prepared(
                 "settings are those of GepaConfig, for GepaOptimizer"
             )
     judging = Judging(splits=splits_of(cases, names_read(prompt)), metrics=metrics_of(metrics))
-    adapter = named_adapter(model, "model")
+    writer = options.get("reflection_model")
+    adapter = _answering(prompt, model, writer)
     labels = _labels(judging.splits) if needs_choices(adapter) else ()
     subject = subject_of(prompt, judging.splits, labels)
     make: Callable[..., RunConfig] = algorithm()
@@ -169,7 +171,6 @@ def _prepared(
         seed=options.get("seed", 0),
         keep_anyway=options.get("keep_anyway", False),
     )
-    writer = options.get("reflection_model")
     reflection = None if writer is None else named_adapter(writer, "reflection_model")
     workers = options.get("workers", DEFAULT_WORKERS)
     COUNT.hold("workers", workers)
@@ -189,6 +190,20 @@ def _prepared(
     finally:
         # A cancelled run does not wait for rollouts that hang.
         executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _answering(
+    prompt: Source,
+    model: str | ProviderAdapter | Ask | None,
+    writer: str | ProviderAdapter | Ask | None,
+) -> ProviderAdapter:
+    """Return the model that answers, or the one that proposes where code answers."""
+    if model is not None:
+        return named_adapter(model, "model")
+    if writer is not None and isinstance(prompt, Subject):
+        return named_adapter(writer, "reflection_model")
+    but = "" if writer is None else "; `reflection_model` only proposes new texts"
+    raise ConfigError(f"optimize: expected `model`, such as `openai/MODEL`, which answers{but}")
 
 
 def _opened(
