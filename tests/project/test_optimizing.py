@@ -325,6 +325,26 @@ def test_a_text_may_name_values_as_f_strings_and_jinja_do(text: str, sent: str) 
     assert {*asked} <= {sent.replace("MAIL", mail) for mail, _ in MAILS}
 
 
+def test_the_winner_is_printed_with_the_blocks_of_its_author() -> None:
+    teams = dict(MAILS)
+
+    def model(question: str) -> str:
+        mail = next(mail for mail in teams if mail in question)
+        return teams[mail] if "by team" in question else "none"
+
+    result = pg.optimize(
+        "Sort {{ mail }}.{% if mail %} Be quick.{% endif %}",
+        [{"input": {"mail": mail}, "expected": team} for mail, team in MAILS],
+        "exact",
+        model=model,
+        reflection_model=lambda _: "```instruction\nSort {{ mail }} by team.{{ if_1 }}\n```",
+        rollout_budget=400,
+        keep_anyway=True,
+    )
+    for shown in (result.text, str(result)):
+        assert "Sort {{ mail }} by team.{% if mail %} Be quick.{% endif %}" in shown
+
+
 def test_code_that_answers_needs_a_model_that_proposes_and_no_other() -> None:
     def sort(texts: Any, mail: object) -> str:
         return "none"

@@ -27,6 +27,7 @@ from promptgraft.overrides.parts import in_order
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.replacements import (
     OutputFieldOverride,
+    SectionOverride,
     ToolExampleOverride,
     ToolOverride,
 )
@@ -431,9 +432,14 @@ def _changed(result: RunResult) -> Iterator[tuple[str, str]]:
             if address_changes != source[address]:
                 yield address, address_changes
             continue
+        prompt = result.sources.get(address)
         for entry in in_order(address_changes.entries()):
             name = entry.part if len(changes) == 1 else named_in(address, entry.part)
-            yield names.get((address, entry.part), name), entry.show()
+            text = entry.show()
+            if prompt is not None and isinstance(entry, SectionOverride):
+                # As its author would write it: overrides refer to blocks of Jinja by names.
+                text = prompt.template.section(entry.path).source.as_template(entry.body)
+            yield names.get((address, entry.part), name), text
 
 
 def _calls(result: RunResult) -> str:
