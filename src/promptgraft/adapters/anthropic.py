@@ -19,6 +19,7 @@ from promptgraft.adapters.facts import cache_of, facts_of
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import SHARE, instance, number
+from promptgraft.prompt.by_role import by_role
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
 from promptgraft.prompt.schema import JsonObject
 
@@ -119,7 +120,7 @@ class AnthropicWire:
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
         native = schemas.native_schema(rendered, self.profile.rules)
-        sent = turns.content_of(rendered, say_format=native is None)
+        sent = by_role(rendered, say_format=native is None)
         check_seen(sent.content, sees=self.profile.sees, model=self.model)
         body: JsonObject = {
             "model": self.model,

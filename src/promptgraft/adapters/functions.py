@@ -6,7 +6,6 @@ import itertools
 from typing import TypeVar
 
 from promptgraft.adapters.base import Ask, PromptResponse, answered
-from promptgraft.adapters.calling.turns import content_of
 from promptgraft.errors import (
     AdapterError,
     ConfigError,
@@ -19,6 +18,7 @@ from promptgraft.errors import (
 from promptgraft.ground.content import files_in
 from promptgraft.ground.functions import call_fault, function_identity, raised_at
 from promptgraft.ground.serde import shown
+from promptgraft.prompt.by_role import by_role
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.sdk_replies import answer_in
 from promptgraft.prompt.template import Prompt
@@ -78,7 +78,7 @@ class FunctionAdapter:
             deadline.check()
         rendered = prompt.render(session)
         self.check_prompt(rendered)
-        sent = content_of(rendered, say_format=True)
+        sent = by_role(rendered, say_format=True)
         whole = "\n\n".join(filter(None, (sent.system, sent.user)))
         try:
             text = answer_in(awaited(self.function(whole), deadline=deadline))

@@ -21,6 +21,7 @@ from promptgraft.adapters.responses import BREAKPOINT, ResponsesWire, cache_opti
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, canonical_json
 from promptgraft.ground.strict.checks import INTEGER, SHARE, instance, number, one_of
+from promptgraft.prompt.by_role import by_role
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
 from promptgraft.prompt.schema import JsonObject
 
@@ -139,7 +140,7 @@ class ChatWire:
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
         native = schemas.native_schema(rendered, self.profile.rules)
-        sent = turns.content_of(rendered, say_format=native is None)
+        sent = by_role(rendered, say_format=native is None)
         check_seen(sent.content, sees=self.profile.sees, model=self.model)
         messages: list[Json] = [{"role": "user", "content": chat_content(sent.content)}]
         if sent.system:

@@ -13,6 +13,7 @@ from promptgraft.adapters.calling import turns
 from promptgraft.adapters.calling.parts import check_seen, responses_content
 from promptgraft.adapters.calling.schemas import SchemaRules, native_schema, with_object_root
 from promptgraft.ground.serde import Json, digest
+from promptgraft.prompt.by_role import by_role
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
 from promptgraft.prompt.schema import JsonObject
 
@@ -102,7 +103,7 @@ class ResponsesWire:
 
     def open(self, rendered: RenderedPrompt[object]) -> JsonObject:
         native = native_schema(rendered, self.rules)
-        content = turns.content_of(rendered, say_format=native is None)
+        content = by_role(rendered, say_format=native is None)
         check_seen(content.content, sees=self.sees, model=self.model)
         user: JsonObject = {"role": "user", "content": responses_content(content.content)}
         body: JsonObject = {"model": self.model, "input": [user]}

@@ -25,12 +25,12 @@ from promptgraft.adapters.base import (
     adapter_identity,
 )
 from promptgraft.adapters.calling.access import is_address
-from promptgraft.adapters.calling.turns import content_of
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.environment import check_package
 from promptgraft.ground.strict.checks import Kind, Reach, check
 from promptgraft.ground.strict.kinds import record_of
 from promptgraft.project.adding import Tracker
+from promptgraft.prompt.by_role import by_role
 from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.runtime.session import CallsInFlight, EventBus
 from promptgraft.search.events import CandidateAdded, MutationRejected, RunEnded, RunStarted
@@ -387,7 +387,7 @@ def _content(events: Sequence[object]) -> dict[str, _Plain | None]:
     attributes: dict[str, _Plain | None] = {}
     for event in events:
         if isinstance(event, PromptRendered):
-            content = content_of(event.prompt, say_format=False)
+            content = by_role(event.prompt, say_format=False)
             attributes["gen_ai.input.messages"] = _messages("user", content.user)
             if content.system:
                 parts = [{"type": "text", "content": content.system}]

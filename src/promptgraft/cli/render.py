@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from promptgraft.adapters.calling.turns import Wire, content_of
+from promptgraft.adapters.calling.turns import Wire
 from promptgraft.cli import options
 from promptgraft.cli.choosing import tried_options
 from promptgraft.cli.output import Screen, echo, print_json
@@ -22,6 +22,7 @@ from promptgraft.project.gate import Choice, TriedVersion, tried_prompt
 from promptgraft.project.origins import loaded_project
 from promptgraft.project.parts import ForeignSource
 from promptgraft.prompt import RenderedPrompt
+from promptgraft.prompt.by_role import by_role
 
 _MOST_NAMED = 5
 _BAML_PROVIDERS = {
@@ -214,7 +215,7 @@ def _request(rendered: RenderedPrompt[object], protocol: str) -> dict[str, Json]
 
 def _messages(rendered: RenderedPrompt[object]) -> list[Json]:
     """Return the messages that a model gets; the schema of the answer is a part of its own."""
-    content = content_of(rendered, say_format=False)
+    content = by_role(rendered, say_format=False)
     roles = {"system": content.system, "user": content.user}
     return [{"role": role, "content": text} for role, text in roles.items() if text]
 

@@ -9,11 +9,11 @@ from statistics import fmean
 import attrs
 
 from promptgraft.adapters.abilities import CHARS_PER_TOKEN, tokens_of_file
-from promptgraft.adapters.calling.turns import content_of
 from promptgraft.errors import DataFormatError
 from promptgraft.evals.types import Case
 from promptgraft.ground.content import File
 from promptgraft.ground.serde import Json, unstructure
+from promptgraft.prompt.by_role import by_role
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.schema import JsonObject
 from promptgraft.prompt.sections import TaskExample, TaskExamplesSection
@@ -131,7 +131,7 @@ def estimated(
         answer_from=answer_from,
         rounds=_rounds(examples_shown, examples) if longest.tools else 0.0,
         leaves_traces=bool(template.descriptor.tools),
-        prefix_chars=len(content_of(longest, say_format=False).system) + beside,
+        prefix_chars=len(by_role(longest, say_format=False).system) + beside,
     )
 
 

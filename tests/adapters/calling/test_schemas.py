@@ -18,10 +18,10 @@ from promptgraft.adapters.calling.schemas import (
     strict_schema,
     with_object_root,
 )
-from promptgraft.adapters.calling.turns import content_of
 from promptgraft.adapters.openai import RULES as OPENAI
 from promptgraft.ground.serde import canonical_json, unstructure
 from promptgraft.prompt import Described, MarkdownSection, Prompt, PromptTemplate, RenderedPrompt
+from promptgraft.prompt.by_role import by_role
 from promptgraft.prompt.schema import JsonObject, schema_of
 from servers.shapes import loose_places
 
@@ -170,7 +170,7 @@ def test_sections_before_the_first_value_are_the_systems() -> None:
 
     def split(*sections: MarkdownSection) -> tuple[str, str]:
         template: PromptTemplate[Any] = PromptTemplate(ns="n", key="k", sections=sections)
-        content = content_of(Prompt(template).bind({"day": "Monday"}).render(), say_format=True)
+        content = by_role(Prompt(template).bind({"day": "Monday"}).render(), say_format=True)
         return content.system, content.user
 
     rules, note, end = "## Rules\n\nBe kind.", "## Note\n\nOn Monday.", "## End\n\nAnswer."
@@ -182,7 +182,7 @@ def test_sections_before_the_first_value_are_the_systems() -> None:
 def test_the_system_text_is_the_same_for_all_values() -> None:
     def system(ask: str) -> str:
         prompt = Prompt(SOURCE.template()).bind({"language": "C", "ask": ask})
-        content = content_of(prompt.render(), say_format=True)
+        content = by_role(prompt.render(), say_format=True)
         assert ask in content.user
         return content.system
 
@@ -190,9 +190,9 @@ def test_the_system_text_is_the_same_for_all_values() -> None:
 
 
 def test_wanted_answers_are_said_where_the_model_cannot_be_told_otherwise() -> None:
-    choice = content_of(rendered(Choice), say_format=True)
+    choice = by_role(rendered(Choice), say_format=True)
     assert choice.user.endswith("Answer with exactly one of these and nothing else: no, yes.")
-    part = content_of(rendered(Part, "$x", x="v"), say_format=True)
+    part = by_role(rendered(Part, "$x", x="v"), say_format=True)
     assert '"Its paint.\\n- red: Warm."' in part.user
-    assert content_of(rendered(Part), say_format=False).user == "## T\n\nLook."
-    assert content_of(rendered(None), say_format=True).user == "## T\n\nLook."
+    assert by_role(rendered(Part), say_format=False).user == "## T\n\nLook."
+    assert by_role(rendered(None), say_format=True).user == "## T\n\nLook."

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import attrs
 
 from promptgraft.adapters.base import NO_USAGE, Usage
-from promptgraft.adapters.calling.turns import Turn
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.strict.checks import instance, money
+
+if TYPE_CHECKING:
+    from promptgraft.adapters.calling.turns import Turn
 
 _MILLION = Decimal(1_000_000)
 PRICE = attrs.evolve(money(0, texts=True), what="US dollars for a million tokens, at least 0")

@@ -6,7 +6,6 @@ requests but nothing about formats. Everything in between is shared.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Protocol, TypeAlias, TypeVar
@@ -16,11 +15,10 @@ import msgspec
 
 from promptgraft.adapters.base import NO_USAGE, Usage
 from promptgraft.errors import Lasting, TransientProviderError
-from promptgraft.ground.content import Content
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.serde import Json, map_texts
-from promptgraft.prompt.rendered import RenderedPrompt, RenderedSection
-from promptgraft.prompt.schema import JsonObject, is_object
+from promptgraft.prompt.rendered import RenderedPrompt
+from promptgraft.prompt.schema import JsonObject
 
 T = TypeVar("T")
 
@@ -223,64 +221,6 @@ class Endpoint(Protocol):
         time.
         """
         ...
-
-
-@attrs.frozen(kw_only=True)
-class Sent:
-    """What is sent to a model; ``system`` does not depend on bound values.
-
-    ``user`` is the text with the names of images and files, ``content`` has these themselves.
-    """
-
-    system: str
-    user: str
-    content: Content
-
-
-def content_of(rendered: RenderedPrompt[object], *, say_format: bool) -> Sent:
-    """Split a prompt by the roles of its sections.
-
-    Those without a role are the system's up to the first one that shows a bound value or follows
-    a section of the user; if there is none, all of them are the user's. With ``say_format`` the
-    expected form of the answer is stated in the text, for models that accept no schema.
-    """
-    # The system text is the same for all examples, so that the provider can cache it.
-    first = next((n for n, section in enumerate(rendered.sections) if _is_users(section)), 0)
-    by_role: dict[str, list[RenderedSection]] = {"system": [], "user": []}
-    for at, section in enumerate(rendered.sections):
-        by_role[section.role or ("system" if at < first else "user")].append(section)
-    system = attrs.evolve(rendered, sections=tuple(by_role["system"])).text
-    user_part = attrs.evolve(rendered, sections=tuple(by_role["user"]))
-    user, content = user_part.text, user_part.content
-    schema = rendered.output_schema if say_format else None
-    if schema is None:
-        return Sent(system=system, user=user, content=content)
-    format_text = _format_text(schema)
-    if system:
-        return Sent(system=f"{system}\n\n{format_text}", user=user, content=content)
-    return Sent(
-        system="", user=f"{user}\n\n{format_text}", content=(*content, f"\n\n{format_text}")
-    )
-
-
-def _is_users(section: RenderedSection) -> bool:
-    if section.role is not None:
-        return section.role == "user"
-    return any(segment.placeholder is not None for segment in section.segments)
-
-
-def _format_text(schema: JsonObject) -> str:
-    options = schema.get("enum")
-    if isinstance(options, list):
-        description = schema.get("description")
-        named = ", ".join(str(option) for option in options)
-        text = f"Answer with exactly one of these and nothing else: {named}."
-        return f"## Answer\n\n{text}" + (f"\n\n{description}" if description else "")
-    what = "object" if is_object(schema) or "$ref" in schema else "value"
-    return (
-        f"## Answer\n\nAnswer with one JSON {what} that fits this JSON Schema and nothing else:\n\n"
-        f"```json\n{json.dumps(schema, ensure_ascii=False)}\n```"
-    )
 
 
 def sendable(body: JsonObject) -> JsonObject:
