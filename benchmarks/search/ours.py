@@ -34,7 +34,7 @@ from promptgraft.algorithms.gepa.prompts import WHOLE
 from promptgraft.graphs import Graph, Node, Run
 from promptgraft.prompt import RenderedPrompt
 from promptgraft.runtime import EventBus, SessionProtocol
-from promptgraft.targets.replies import read_named_texts, write_named_texts
+from promptgraft.targets.part_json import read_named_texts, write_named_texts
 from search.curves import Curve, Recorder
 from search.interfaces import GraphWorld, ReflectionModel, World, Writer
 from search.readers import ReadingModel, Shown

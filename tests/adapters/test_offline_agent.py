@@ -40,14 +40,8 @@ from promptgraft.prompt import (
 from promptgraft.prompt.schema import schema_of
 from promptgraft.runtime import Deadline, Session
 from promptgraft.search.reflection import reflection_params
-from promptgraft.targets.replies import (
-    JSON_TAG,
-    TEXT_TAG,
-    new_text,
-    read_named_texts,
-    read_task_example,
-    read_tool_example,
-)
+from promptgraft.targets.part_json import read_named_texts, read_task_example, read_tool_example
+from promptgraft.targets.replies import JSON_TAG, TEXT_TAG, new_text
 from promptgraft.targets.types import (
     MetaPrompt,
     ModuleDescription,

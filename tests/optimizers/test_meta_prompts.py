@@ -28,14 +28,9 @@ from promptgraft.search import meta_prompt
 from promptgraft.search.reflection import question_on, reflection_params
 from promptgraft.targets.evidence import Evidence
 from promptgraft.targets.formatting import in_one_line
+from promptgraft.targets.part_json import read_named_texts, read_task_example, read_tool_example
 from promptgraft.targets.part_questions import REFLECT_ON_SECTION, ReflectionParams
-from promptgraft.targets.replies import (
-    JSON_TAG,
-    new_text,
-    read_named_texts,
-    read_task_example,
-    read_tool_example,
-)
+from promptgraft.targets.replies import JSON_TAG, new_text
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
 
 HOSTILE = (

@@ -26,12 +26,7 @@ from promptgraft.overrides.parts.validation import check_key
 from promptgraft.overrides.resolution import effective_parts
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.part import PromptModule, View
-from promptgraft.targets.part_kinds import (
-    GenerationModule,
-    TaskExampleModule,
-    ToolExampleModule,
-)
-from promptgraft.targets.replies import (
+from promptgraft.targets.part_json import (
     fresh_key,
     read_named_texts,
     read_names,
@@ -41,6 +36,11 @@ from promptgraft.targets.replies import (
     write_names,
     write_task_example,
     write_tool_example,
+)
+from promptgraft.targets.part_kinds import (
+    GenerationModule,
+    TaskExampleModule,
+    ToolExampleModule,
 )
 
 UNPARSABLE = RejectionReason.UNPARSABLE

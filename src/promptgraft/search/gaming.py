@@ -22,7 +22,7 @@ from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.serde import Json, canonical_json
 from promptgraft.ground.text import counted, folded_words
 from promptgraft.targets.base import InvalidProposalError
-from promptgraft.targets.replies import read_value
+from promptgraft.targets.json_reply import read_value
 
 FEWEST_CASES = 10
 """Fewer answers may be alike by chance."""

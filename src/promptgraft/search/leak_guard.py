@@ -20,7 +20,7 @@ from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.serde import Json, unstructure
 from promptgraft.ground.text import folded_spans, folded_words, is_spaced
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
-from promptgraft.targets.replies import read_value
+from promptgraft.targets.json_reply import read_value
 from promptgraft.targets.types import GepaExample, Module, ModuleDescription
 
 _COMMON_SHARE = 5  # of five answers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -66,6 +67,17 @@ class InvalidProposalError(PromptgraftError):
 def unreadable(detail: str) -> InvalidProposalError:
     """Return the refusal of a reply that cannot be read."""
     return InvalidProposalError(RejectionReason.UNPARSABLE, detail)
+
+
+# Control characters, and surrogates without their other half: no file or request takes them.
+_UNUSABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+
+
+def check_usable(text: str, where: str) -> None:
+    """Refuse a text with unusable characters; the message begins with ``where``."""
+    if match := _UNUSABLE.search(text):
+        detail = f"{where} holds the character U+{ord(match[0]):04X}; leave it out"
+        raise InvalidProposalError(RejectionReason.UNUSABLE_TEXT, detail)
 
 
 def check_length(text: str, longest: int) -> None:

@@ -42,8 +42,9 @@ from promptgraft.overrides.parts.replacements import (
 from promptgraft.overrides.parts.task_example import AddedTaskExample, TaskExampleOverride
 from promptgraft.overrides.resolution import require_source
 from promptgraft.prompt.template import PromptTemplate
-from promptgraft.targets import replies
+from promptgraft.targets import part_json
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
+from promptgraft.targets.json_reply import fields_in, read_value, text_in
 from promptgraft.targets.part import PromptModule, PromptPart, View
 from promptgraft.targets.part_questions import meta_prompt
 from promptgraft.targets.types import MetaPrompt, ModuleDescription
@@ -140,13 +141,13 @@ class ToolModule(PromptModule):
             meta_prompt=MetaPrompt.TOOL,
             as_json=True,
             title=self.tool_name,
-            text=replies.write_named_texts(self._said(view)),
+            text=part_json.write_named_texts(self._said(view)),
             schema=f"Parameters: {view.params_schema(self.tool_name)}",
         )
 
     def read(self, view: View, text: str) -> ToolOverride:
         now = self._said(view)
-        texts = {**now, **replies.read_named_texts(text, now)}
+        texts = {**now, **part_json.read_named_texts(text, now)}
         params = {
             name: texts[_param(name)] for name in view.tool(self.tool_name).param_descriptions
         }
@@ -181,7 +182,7 @@ class OutputFieldModule(PromptModule):
         field, now = view.field(self.field), view.parts.fields[self.field]
         descriptions = {_DESCRIPTION: now.description}
         if field.name:
-            descriptions[_ALIASES] = replies.write_names(now.aliases)
+            descriptions[_ALIASES] = part_json.write_names(now.aliases)
         descriptions.update(
             (_value(option), now.values.get(option, "")) for option in field.options
         )
@@ -190,14 +191,14 @@ class OutputFieldModule(PromptModule):
             meta_prompt=MetaPrompt.OUTPUT_FIELD,
             as_json=True,
             title=self.field,
-            text=replies.write_named_texts(descriptions),
+            text=part_json.write_named_texts(descriptions),
         )
 
     def read(self, view: View, text: str) -> OutputFieldOverride:
         field, now = view.field(self.field), view.parts.fields[self.field]
         names = [_DESCRIPTION, *([_ALIASES] if field.name else []), *map(_value, field.options)]
-        texts = replies.read_named_texts(text, names)
-        aliases = replies.read_names(texts[_ALIASES]) if _ALIASES in texts else now.aliases
+        texts = part_json.read_named_texts(text, names)
+        aliases = part_json.read_names(texts[_ALIASES]) if _ALIASES in texts else now.aliases
         values = {
             option: texts.get(_value(option), now.values.get(option, ""))
             for option in field.options
@@ -230,7 +231,9 @@ class ToolExampleModule(PromptModule):
         )
 
     def describe(self, view: View) -> ModuleDescription:
-        examples = [replies.write_tool_example(call) for call in view.tool(self.tool_name).examples]
+        examples = [
+            part_json.write_tool_example(call) for call in view.tool(self.tool_name).examples
+        ]
         example = examples.pop(self.example_index)
         return self.described(
             view,
@@ -243,7 +246,7 @@ class ToolExampleModule(PromptModule):
         )
 
     def read(self, view: View, text: str) -> ToolExampleOverride:
-        read = replies.read_tool_example(text, self.tool_name, bare=_bare(view))
+        read = part_json.read_tool_example(text, self.tool_name, bare=_bare(view))
         return attrs.evolve(
             self.blank,
             description=read.description,
@@ -287,7 +290,7 @@ class TaskExampleModule(PromptModule):
             meta_prompt=MetaPrompt.TASK_EXAMPLE,
             as_json=True,
             title=key,
-            text=replies.write_task_example(example),
+            text=part_json.write_task_example(example),
             schema=view.tool_schemas(),
             siblings=_siblings(view, section, examples),
             without=section,
@@ -308,7 +311,7 @@ class TaskExampleModule(PromptModule):
 
 def _siblings(view: View, section: SectionPath, examples: Mapping[str, WorkedExample]) -> list[str]:
     return [
-        replies.write_task_example(example, key=key)
+        part_json.write_task_example(example, key=key)
         for key, example in examples.items()
         if not view.parts.hides((*section, key))
     ]
@@ -319,7 +322,7 @@ def _bare(view: View) -> tuple[str, ...]:
 
 
 def _proposed(view: View, text: str) -> tuple[str | None, WorkedExample]:
-    return replies.read_task_example(
+    return part_json.read_task_example(
         text,
         outcome_is_text=view.template.output_type in (None, str),
         has_tools=bool(view.descriptor.tools),
@@ -383,7 +386,7 @@ class GenerationModule(PromptModule):
 
     def read(self, view: View, text: str) -> AddedTaskExample:
         expected, read = _proposed(view, text)
-        key = replies.fresh_key(expected, taken_keys(view, self.container_path))
+        key = part_json.fresh_key(expected, taken_keys(view, self.container_path))
         return _added(view, self.container_path, key, read)
 
     def check_entry(self, view: View, entry: Entry) -> None:
@@ -468,7 +471,7 @@ class VisibilityModule(PromptPart):
                 )
 
     def text(self, view: View) -> str:
-        return replies.write_named_texts(
+        return part_json.write_named_texts(
             {_part(view, path): view.parts.visibility_of(path) for path in self._open(view)}
         )
 
@@ -488,7 +491,7 @@ class VisibilityModule(PromptPart):
 
     def entries(self, view: View, text: str) -> tuple[Entry, ...]:
         open_paths = {_part(view, path): path for path in self._open(view)}
-        fields = replies.fields_in(replies.read_value(text), (), optional=open_paths)
+        fields = fields_in(read_value(text), (), optional=open_paths)
         if not fields:
             raise InvalidProposalError(
                 RejectionReason.EMPTY,
@@ -498,7 +501,7 @@ class VisibilityModule(PromptPart):
             _override(path, visibility)
             for name, value in fields.items()
             for path in [open_paths[name]]
-            if (visibility := _chosen(view, path, replies.text_in(value, name)))
+            if (visibility := _chosen(view, path, text_in(value, name)))
             is not view.parts.visibility_of(path)
         )
 

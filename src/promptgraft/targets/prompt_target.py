@@ -29,6 +29,7 @@ from promptgraft.targets.base import Identity, InvalidProposalError, RejectionRe
 from promptgraft.targets.estimating import Estimate, estimated, text_chars
 from promptgraft.targets.judging import metrics_of
 from promptgraft.targets.part import PartOf, PromptPart, View
+from promptgraft.targets.part_json import fresh_key
 from promptgraft.targets.part_kinds import taken_keys
 from promptgraft.targets.prompt_rollout import (
     CheckedFlow,
@@ -37,7 +38,6 @@ from promptgraft.targets.prompt_rollout import (
     too_long,
     unseen_parts,
 )
-from promptgraft.targets.replies import fresh_key
 from promptgraft.targets.types import (
     Candidate,
     GepaExample,
@@ -128,14 +128,17 @@ class PromptGrafting:
             self._check_shown(self.view(changed))
         if part.is_new:
             return changed
-        after = _text(self.view(changed), part)
-        if after == _text(view, part):
+        base = self.view(self.base)
+        # The blank lines around a text are never shown.
+        before, after, in_force = (
+            part.text(state).strip("\n") for state in (view, self.view(changed), base)
+        )
+        if after == before:
             raise InvalidProposalError(
                 RejectionReason.UNCHANGED, "the text is the same as the current one"
             )
         # A reverted part leaves no entry, so that equal candidates have equal digests.
-        base = self.view(self.base)
-        gone = entries if after == _text(base, part) else part.reverted(base, entries)
+        gone = entries if after == in_force else part.reverted(base, entries)
         return changed.without(*gone) if gone else changed
 
     def merge(
@@ -197,11 +200,6 @@ class PromptGrafting:
         if len(self._recent) > _KEPT_VIEWS:
             self._recent.popitem(last=False)
         return recent_prompt
-
-
-def _text(view: View, part: PromptPart) -> str:
-    """Return the text of a part, without the blank lines around it, which are never shown."""
-    return part.text(view).strip("\n")
 
 
 def merged_entries(

@@ -1,25 +1,30 @@
-"""Parsing replies of a reflection model: texts in blocks, or JSON with several fields."""
+"""Reading the replies of a reflection model: a new text for one part, or for several.
+
+A text stands in a fenced block, or is made of edits of the current text. Several parts may also be
+edited in one JSON object.
+"""
 
 from __future__ import annotations
 
-import itertools
-import json
 import re
-import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from html import escape, unescape
 from typing import NamedTuple
 
 import attrs
 
-from promptgraft.errors import DataFormatError
-from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
+from promptgraft.ground.serde import Json, did_you_mean, shown
 from promptgraft.ground.text import clip, listed
-from promptgraft.journal.records import MAX_DEPTH
-from promptgraft.overrides.parts.examples import ToolCall, WorkedExample, one_line
+from promptgraft.overrides.parts.examples import one_line
 from promptgraft.prompt.answers import AnswerBlock, answer_text, blocks, name_of
-from promptgraft.targets.base import InvalidProposalError, RejectionReason, unreadable
+from promptgraft.targets.base import (
+    InvalidProposalError,
+    RejectionReason,
+    check_usable,
+    unreadable,
+)
+from promptgraft.targets.json_reply import fields_in, read_value, text_in, unfit
 from promptgraft.targets.text_lines import SEARCH, SEARCHES, edited
 
 TEXT_TAG = "instruction"
@@ -27,6 +32,18 @@ JSON_TAG = "json"
 """The tags of a reply's block: free text, or one JSON object."""
 
 _CUT_OFF = frozenset({"length", "max_tokens"})  # as OpenAI and as Anthropic say it
+_REASON_CHARS = 400
+_LONGER = "with more backticks than the text itself uses"
+
+
+class Edit(NamedTuple):
+    """A new text, and the model's reason for it in one line, which may be empty."""
+
+    text: str
+    reason: str = ""
+
+
+# One part.
 
 
 def new_text(
@@ -65,15 +82,14 @@ def new_text(
         block = AnswerBlock("", text[search.start() :].strip(), "")
     else:
         block = _block_for(text, tag, part or tag, others)
-    written = _checked(block.text)
-    reason = clip(block.before, _REASON_CHARS, around=" ")
-    return Edit(rewritten(current, written) if tag == TEXT_TAG else written, reason)
+    edit = _edit_in(block)
+    return edit._replace(text=rewritten(current, edit.text)) if tag == TEXT_TAG else edit
 
 
 def _block_for(text: str, tag: str, part: str, others: Collection[str]) -> AnswerBlock:
     """Return the block for a part; edits in several blocks are one."""
-    own_names = {tag, name_of(part)}
-    all_names = own_names.union(map(name_of, filter(None, others)))
+    names = {tag, name_of(part)}
+    all_names = names.union(map(name_of, filter(None, others)))
     blocks_read, is_open = blocks(text, all_names)
     if is_open:
         raise unreadable("the reply's fenced block does not end; close it with the same fence")
@@ -82,7 +98,7 @@ def _block_for(text: str, tag: str, part: str, others: Collection[str]) -> Answe
         return AnswerBlock(tag, bare, "")
     if not blocks_read:
         raise unreadable(f"the reply has no fenced block; open one with ```{tag}")
-    named = [block for block in blocks_read if name_of(block.info) in own_names]
+    named = [block for block in blocks_read if name_of(block.info) in names]
     chosen = named or blocks_read
     if len(chosen) > 1 and not all(SEARCHES.match(block.text) for block in chosen):
         raise unreadable(
@@ -100,7 +116,6 @@ def _block_for(text: str, tag: str, part: str, others: Collection[str]) -> Answe
 
 # Behind the name of a block: more than a word, and no attributes.
 _TEXT = re.compile(r"[ :]\s*+[^\s=][^=]*\s[^=]*")
-_LONGER = "with more backticks than the text itself uses"
 _TEXT_BESIDE = "text stands beside the fence that opens a block; begin a new line"
 
 
@@ -110,13 +125,12 @@ def _has_text(info: str, names: Iterable[str]) -> bool:
     return any(map(_TEXT.fullmatch, rests))
 
 
-def _checked(text: str) -> str:
-    body = text.strip("\n")
-    if not body.strip():
+def _edit_in(block: AnswerBlock) -> Edit:
+    text = block.text.strip("\n")
+    if not text.strip():
         raise InvalidProposalError(RejectionReason.EMPTY, "the block is empty; write a text")
-    if bad := _UNUSABLE.search(body):
-        raise _unusable(bad[0], "the text")
-    return body
+    check_usable(text, "the text")
+    return Edit(text, clip(block.before, _REASON_CHARS, around=" "))
 
 
 _KEPT = r"(?:(?:is|are|remain|stay)s? )?(?:unchanged|no changes?|(?:the )?same|as before|as above)"
@@ -151,6 +165,7 @@ _NO_TEXT = {
         r"\A\s*(?:<think>|<instruction>(?s:.)*</instruction>\s*\Z)"
     ),
 }
+_OBJECT = re.compile(r"\s*\{\s*\"")
 
 
 def rewritten(before: str, reply: str) -> str:
@@ -184,281 +199,9 @@ def rewritten(before: str, reply: str) -> str:
     return reply
 
 
-_OBJECT = re.compile(r"\s*\{\s*\"")
-_ALIASES = "aliases"
-_TOOL_EXAMPLE = ("description", "input", "output")
-_STEP = ("tool", *_TOOL_EXAMPLE)
-_NO_INPUT = (None, "", "none", "null", "nothing")
-_TASK_EXAMPLE = ("objective", "steps", "outcome")
+# Several parts.
 
-_UNUSABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-_FENCED = re.compile(r"(?P<run>`{3,}+|~{3,}+)[^`\n]*+\n(?P<body>.*)\n(?P=run)", re.DOTALL)
-_SHOWN_CHARS = 80
-_SHOWN_NAMES = 40
-# The longest key that a store takes.
-_KEY_CHARS = 64
-_KEY_GAP = re.compile(r"[^a-z0-9_]+")
-
-
-def read_value(text: str) -> Json:
-    """Return the JSON that a model wrote, with or without a fence around it.
-
-    Raises:
-        InvalidProposalError: it cannot be read.
-    """
-    body = text.strip("\ufeff \t\r\n")
-    if fenced := _FENCED.fullmatch(body):
-        body = fenced["body"].strip()
-    if not body:
-        raise InvalidProposalError(RejectionReason.EMPTY, "the text is empty")
-    from promptgraft.prompt.lenient_json import parse_lenient  # few replies are in JSON
-
-    try:
-        return parse_lenient(body)
-    except DataFormatError as error:
-        raise unreadable(str(error)) from None
-
-
-def read_tool_example(text: str, tool_name: str, *, bare: Collection[str] = ()) -> ToolCall:
-    """Return the example of the tool ``tool_name`` that a model wrote.
-
-    Args:
-        text: what it wrote.
-        tool_name: the tool.
-        bare: the tools without parameters, whose ``input`` may be missing, null or "none".
-
-    Raises:
-        InvalidProposalError: it cannot be read, lacks a field, or holds unusable characters.
-    """
-    value = _with_input(read_value(text), tool_name, bare)
-    return _read_call(fields_in(value, _TOOL_EXAMPLE), tool_name)
-
-
-def write_tool_example(call: ToolCall) -> str:
-    """Return an example of a tool in the form that :func:`read_tool_example` reads."""
-    return _on_lines(_call(call))
-
-
-def read_task_example(
-    text: str, *, outcome_is_text: bool, has_tools: bool = True, bare: Collection[str] = ()
-) -> tuple[str | None, WorkedExample]:
-    """Return the task example that a model wrote, preceded by its key if it has one.
-
-    Args:
-        text: what it wrote.
-        outcome_is_text: whether the outcome must be a text; else it is any JSON value.
-        has_tools: whether there are tools; without any, ``steps`` are left out.
-        bare: as :func:`read_tool_example` takes it.
-
-    Raises:
-        InvalidProposalError: it cannot be read, lacks a field, or holds unusable characters.
-    """
-    value = read_value(text)
-    if not has_tools and isinstance(value, dict):
-        value["steps"] = []
-    fields = fields_in(value, _TASK_EXAMPLE, optional=("key",))
-    objective = text_in(fields["objective"], "objective")
-    if not objective.strip():
-        raise InvalidProposalError(RejectionReason.EMPTY, "objective: expected a text, found none")
-    outcome = fields["outcome"]
-    key = text_in(fields["key"], "key") if "key" in fields else None
-    return key, WorkedExample(
-        objective=objective,
-        steps=tuple(_steps(fields["steps"], bare)),
-        outcome_json=one_line(text_in(outcome, "outcome") if outcome_is_text else outcome),
-    )
-
-
-def write_task_example(example: WorkedExample, *, key: str | None = None) -> str:
-    """Return a task example in the form that :func:`read_task_example` reads."""
-    steps = [
-        _on_one_line({"tool": one_line(step.tool_name), **_call(step)}) for step in example.steps
-    ]
-    fields = {} if key is None else {"key": one_line(key)}
-    fields["objective"] = one_line(example.objective)
-    fields["steps"] = "[\n    " + ",\n    ".join(steps) + "\n  ]" if steps else "[]"
-    fields["outcome"] = example.outcome_json
-    return _on_lines(fields)
-
-
-def read_named_texts(text: str, names: Collection[str]) -> dict[str, str]:
-    """Return the text of each field that a model wrote one for; others are left out.
-
-    ``aliases`` is a list of names, kept as :func:`write_names` writes it.
-
-    Args:
-        text: what it wrote.
-        names: the fields that there are, such as ``description`` and ``param query``.
-
-    Raises:
-        InvalidProposalError: it names another field, or holds unusable characters.
-    """
-    texts = fields_in(read_value(text), (), optional=names)
-    if not texts:
-        detail = f"expected one of {_listed(names)} at least, found an empty object"
-        raise InvalidProposalError(RejectionReason.EMPTY, detail)
-    return {
-        name: write_names(_names(value)) if name == _ALIASES else text_in(value, name)
-        for name, value in texts.items()
-    }
-
-
-def write_named_texts(said: Mapping[str, str]) -> str:
-    """Return texts by name in the form that :func:`read_named_texts` reads."""
-    return _on_lines(
-        {name: text if name == _ALIASES else one_line(text) for name, text in said.items()}
-    )
-
-
-def read_names(text: str) -> tuple[str, ...]:
-    """Return the names in a text that :func:`write_names` wrote."""
-    return _names(parse_json(text, where=_ALIASES))
-
-
-def write_names(names: Sequence[str]) -> str:
-    """Return names as a JSON list in one line."""
-    return one_line(list(names))
-
-
-def fresh_key(wanted: str | None, taken: Collection[str]) -> str:
-    """Return a key for a task example that resembles ``wanted`` and is not in ``taken``."""
-    decomposed = unicodedata.normalize("NFKD", wanted or "")
-    letters = "".join(char for char in decomposed if not unicodedata.combining(char))
-    stem = _KEY_GAP.sub("-", letters.casefold()).strip("-_")[:_KEY_CHARS].rstrip("-_") or "example"
-    endings = (f"-{number}" for number in itertools.count(2))
-    numbered = (f"{stem[: _KEY_CHARS - len(end)]}{end}" for end in endings)
-    used = frozenset(taken)
-    return next(key for key in itertools.chain([stem], numbered) if key not in used)
-
-
-def fields_in(
-    value: Json, required: Collection[str], *, optional: Collection[str] = (), where: str = ""
-) -> dict[str, Json]:
-    """Return an object that has all required fields, and no others except optional ones.
-
-    Raises:
-        InvalidProposalError: it does not fit; the message begins with ``where``.
-    """
-    names = (*optional, *required)
-    if not isinstance(value, dict):
-        raise unfit(f"{where}expected one JSON object", value)
-    for name in value:
-        if name not in names:
-            hint = did_you_mean(name[:_SHOWN_CHARS], list(names))
-            raise unreadable(f"{where}unknown field {shown(name)}{hint}; expected {_listed(names)}")
-    for name in required:
-        if name not in value:
-            raise unreadable(f"{where}the field `{name}` is missing; expected {_listed(names)}")
-    for name, inner in value.items():
-        _check_usable(inner, f"{where}{name}")
-    return value
-
-
-def _check_usable(value: Json, where: str) -> None:
-    levels: list[tuple[Json, int]] = [(value, 1)]
-    while levels:
-        part, depth = levels.pop()
-        if isinstance(part, str):
-            if bad := _UNUSABLE.search(part):
-                raise _unusable(bad[0], where)
-        elif isinstance(part, (list, dict)):
-            if depth > MAX_DEPTH:
-                raise unreadable(f"{where}: nested deeper than {MAX_DEPTH} levels")
-            inner = part if isinstance(part, list) else [*part, *part.values()]
-            levels.extend((each, depth + 1) for each in inner)
-
-
-def _unusable(character: str, where: str) -> InvalidProposalError:
-    detail = f"{where} holds the character U+{ord(character):04X}; leave it out"
-    return InvalidProposalError(RejectionReason.UNUSABLE_TEXT, detail)
-
-
-def text_in(value: Json, where: str) -> str:
-    """Return a value that is a text.
-
-    Raises:
-        InvalidProposalError: it is not; the message begins with ``where``.
-    """
-    if not isinstance(value, str):
-        raise unfit(f"{where}: expected a text", value)
-    return value
-
-
-def _names(value: Json) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise unfit(f"{_ALIASES}: expected a list of texts", value)
-    names = tuple(text_in(item, _ALIASES) for item in value)
-    if not all(map(str.strip, names)):
-        raise unfit(f"{_ALIASES}: expected no empty name", value)
-    return names
-
-
-def _with_input(value: Json, tool: Json, bare: Collection[str]) -> Json:
-    """Return a call; the input of a tool without parameters is normalized to an empty object."""
-    if isinstance(value, dict) and isinstance(tool, str) and tool in bare:
-        input_value = value.get("input")
-        normalized = input_value.strip().casefold() if isinstance(input_value, str) else input_value
-        return {**value, "input": {}} if normalized in _NO_INPUT else value
-    return value
-
-
-def _steps(value: Json, bare: Collection[str]) -> Iterator[ToolCall]:
-    if not isinstance(value, list):
-        raise unfit("steps: expected a list of objects", value)
-    for number, item in enumerate(value, start=1):
-        where = f"step {number}: "
-        tool = item.get("tool") if isinstance(item, dict) else None
-        fields = fields_in(_with_input(item, tool, bare), _STEP, where=where)
-        yield _read_call(fields, text_in(fields["tool"], f"{where}tool"), where)
-
-
-def _read_call(found: Mapping[str, Json], tool_name: str, where: str = "") -> ToolCall:
-    return ToolCall(
-        tool_name=tool_name,
-        description=text_in(found["description"], f"{where}description"),
-        input_json=one_line(found["input"]),
-        output_json=one_line(found["output"]),
-    )
-
-
-def _call(call: ToolCall) -> dict[str, str]:
-    return {
-        "description": one_line(call.description),
-        "input": call.input_json,
-        "output": call.output_json,
-    }
-
-
-def _on_lines(fields: Mapping[str, str]) -> str:
-    """Return a JSON object from values that are JSON already, with each field on a line."""
-    lines = ",\n".join(f"  {one_line(name)}: {value}" for name, value in fields.items())
-    return f"{{\n{lines}\n}}"
-
-
-def _on_one_line(fields: Mapping[str, str]) -> str:
-    return f"{{{', '.join(f'{one_line(name)}: {value}' for name, value in fields.items())}}}"
-
-
-def _listed(names: Collection[str]) -> str:
-    listed = [f"`{name}`" for name in itertools.islice(names, _SHOWN_NAMES)]
-    return ", ".join(listed if len(listed) == len(names) else [*listed, "…"])
-
-
-def unfit(expected: str, value: Json) -> InvalidProposalError:
-    """Return the refusal of a value in a reply, with the beginning of what was found."""
-    value_shown = clip(json.dumps(value), _SHOWN_CHARS, around=" ")
-    return unreadable(f"{expected}, found {value_shown}")
-
-
-_REASON_CHARS = 400
 _JSON_EDITS = re.compile(r"""\bedits["'”]?\s*:""")
-
-
-class Edit(NamedTuple):
-    """A new text, and the model's reason for it in one line, which may be empty."""
-
-    text: str
-    reason: str = ""
 
 
 class ReadEdits(NamedTuple):
@@ -504,31 +247,39 @@ def _named_edits(
     These are empty, have unusable characters or text beside the fence, misspell a name, or are
     several for one part and no edits.
     """
-    meanings: dict[str, set[str]] = {}
-    for name, mark in names.items():
-        meanings.setdefault(name_of(name), set()).add(mark)
     edits, twice, faults = dict[str, Edit](), set[str](), list[InvalidProposalError]()
     for block in blocks_read:
-        # In its own spelling, or in any other that fits a single part: `look` may stand by `Look`.
-        spelled = {names[block.info]} if block.info in names else meanings.get(name_of(block.info))
         try:
-            if spelled is None and _has_text(block.info, names):
-                raise unreadable(_TEXT_BESIDE)
-            if spelled is None and (near := did_you_mean(block.info, names)):
-                raise unreadable(f"no part is called {shown(block.info)}{near}")
-            if spelled is None or len(spelled) > 1:
+            mark = _mark_of(block, names)
+            if mark is None:
                 continue
-            [mark] = spelled
-            edit = Edit(_checked(block.text), clip(block.before, _REASON_CHARS, around=" "))
-            earlier = edits.setdefault(mark, edit)
-            if SEARCHES.match(earlier.text) and SEARCHES.match(edit.text) and earlier is not edit:
+            edit, earlier = _edit_in(block), edits.get(mark)
+            if earlier is None:
+                edits[mark] = edit
+            elif SEARCHES.match(earlier.text) and SEARCHES.match(edit.text):
                 edits[mark] = Edit(f"{earlier.text}\n{edit.text}", earlier.reason)
-            elif earlier is not edit:
+            else:
                 twice.add(mark)
                 raise unfit("expected one block for each part, found two for", mark)
         except InvalidProposalError as error:
             faults.append(error)
     return {mark: edit for mark, edit in edits.items() if mark not in twice}, faults
+
+
+def _mark_of(block: AnswerBlock, names: Mapping[str, str]) -> str | None:
+    """Return the mark of the part that a block names; None if it names no part, or several."""
+    if block.info in names:
+        return names[block.info]
+    # In another spelling it must fit a single part: `look` may stand beside `Look`.
+    folded = name_of(block.info)
+    marks = {mark for name, mark in names.items() if name_of(name) == folded}
+    if len(marks) == 1:
+        return marks.pop()
+    if not marks and _has_text(block.info, names):
+        raise unreadable(_TEXT_BESIDE)
+    if not marks and (hint := did_you_mean(block.info, names)):
+        raise unreadable(f"no part is called {shown(block.info)}{hint}")
+    return None
 
 
 def no_edit() -> InvalidProposalError:
@@ -545,8 +296,7 @@ def read_edits(text: str, marks: Collection[str]) -> ReadEdits:
     """
     value = read_value(text)
     edits = value.get("edits") if isinstance(value, dict) else None
-    if isinstance(value, dict) and isinstance(edits, list):
-        value = {**value, "edits": []}  # each is checked by itself
+    # Beside edits, other fields do no harm.
     edits = edits or fields_in(value, ("edits",))["edits"]
     if not isinstance(edits, list):
         raise unfit("edits: expected a list of objects", edits)
@@ -559,25 +309,25 @@ def read_edits(text: str, marks: Collection[str]) -> ReadEdits:
         where = f"edit {number}: "
         try:
             mark, edit = _read_edit(entry, where)
+            if mark not in unread_marks:
+                edits_read.pop(mark, None)  # of two texts for a part, neither may be meant
+                expected = f"{where}part: expected one of {listed(marks)}, each once"
+                raise unfit(expected, mark)
         except InvalidProposalError as error:
             faults.append(error)
-            continue
-        if mark in unread_marks:
+        else:
             unread_marks.remove(mark)
             edits_read[mark] = edit
-        else:
-            edits_read.pop(mark, None)  # of two texts for a part neither is the one that is meant
-            expected = f"{where}part: expected one of {listed(marks)}, each once"
-            faults.append(unfit(expected, mark))
     if not edits_read:
         raise faults[0]
     return ReadEdits(edits_read, faults)
 
 
-def _read_edit(given: Json, where: str) -> tuple[str, Edit]:
-    fields = fields_in(given, ("part", "text"), optional=("reason",), where=where)
+def _read_edit(entry: Json, where: str) -> tuple[str, Edit]:
+    fields = fields_in(entry, ("part", "text"), optional=("reason",), where=where)
     mark = text_in(fields["part"], f"{where}part").strip(" []`").upper()
-    new_text, reason = fields["text"], fields.get("reason")
-    text = one_line(new_text) if isinstance(new_text, dict) else text_in(new_text, f"{where}text")
+    value, reason = fields["text"], fields.get("reason")
+    # The text of a part in JSON may stand in its form, as an object.
+    text = one_line(value) if isinstance(value, dict) else text_in(value, f"{where}text")
     why = " ".join(reason.split()) if isinstance(reason, str) else ""
     return mark, Edit(text, clip(why, _REASON_CHARS, around=" "))

@@ -20,15 +20,8 @@ from promptgraft.search.stopping import RunStoppedError, StopReason
 from promptgraft.search.stops import UNSCORED_ALLOWANCE, FaultyStretch
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, unreadable
 from promptgraft.targets.formatting import in_one_line
-from promptgraft.targets.replies import (
-    JSON_TAG,
-    Edit,
-    fields_in,
-    new_text,
-    read_value,
-    text_in,
-    unfit,
-)
+from promptgraft.targets.json_reply import fields_in, read_value, text_in, unfit
+from promptgraft.targets.replies import JSON_TAG, Edit, new_text
 from promptgraft.targets.types import ModuleDescription
 
 MOST_PROBLEMS = 20
