@@ -229,7 +229,7 @@ def is_shown(noise: str, worth: float, held_out: int, seed: int) -> bool:
     kit = SimpleNamespace(
         budget=RolloutBudget(ledger),
         population=SimpleNamespace(
-            pool=SimpleNamespace(candidates=candidates), passing=PassRules()
+            pool=SimpleNamespace(candidates=candidates), pass_rules=PassRules()
         ),
         scorer=Scorer({}),
     )

@@ -123,7 +123,7 @@ def test_a_held_branch_asks_nothing_until_it_is_released() -> None:
     world = World()
 
     def search() -> Asking[str]:
-        branch = yield from Start(world.part("a", 0), held=True)
+        branch = yield from Start(world.part("a", 0), released=False)
         assert world.made == []
         yield from Release(branch)
         return (yield from Join(branch))
@@ -137,7 +137,7 @@ def test_what_a_line_asks_for_goes_before_the_calls_of_branches_that_it_has_rele
         world = World(workers)
 
         def search() -> Asking[None]:
-            branch = yield from Start(world.part("later", 0, 1), held=True)
+            branch = yield from Start(world.part("later", 0, 1), released=False)
             yield from Release(branch)
             yield from world.part("race", 2, 3)
             yield from Join(branch)
@@ -167,7 +167,7 @@ def test_a_free_thread_makes_the_calls_of_the_oldest_branch_first() -> None:
         world = World(workers)
 
         def search() -> Asking[list[str]]:
-            older = yield from Start(world.part("older", 0, 1), held=True)
+            older = yield from Start(world.part("older", 0, 1), released=False)
             younger = yield from Start(world.part("younger", 2, 3))
             yield from Release(older)
             return [(yield from Join(older)), (yield from Join(younger))]
@@ -189,7 +189,7 @@ def test_waiting_for_a_branch_that_is_not_released_is_an_error() -> None:
     world = World()
 
     def search() -> Asking[str]:
-        return (yield from Join((yield from Start(world.part("a", 0), held=True))))
+        return (yield from Join((yield from Start(world.part("a", 0), released=False))))
 
     with pytest.raises(CallerError, match="waits for a branch that it has not released"):
         world.driver.run(search())

@@ -74,8 +74,8 @@ class MinGain:
     max_repeats = 0
 
     def decide(self, before: Sequence[scores.Score], after: Sequence[scores.Score]) -> Decision:
-        mean, other_mean = scores.paired_means(before, after)
-        gain = (other_mean or 0.0) - (mean or 0.0)
+        parent_mean, child_mean = scores.paired_means(before, after)
+        gain = (child_mean or 0.0) - (parent_mean or 0.0)
         return Decision.ACCEPT if gain >= self.gain else Decision.REFUSE
 
 
@@ -188,18 +188,17 @@ class Comparer:
         if limit is not None and (expensive := _more_expensive(batches[-1], limit)):
             return Compared(refusal=(RejectionReason.TOO_DEAR, expensive), batches=batches)
         # By example: its scores in each repeat.
-        theirs, ours = (
-            [[self.scorer.score(record) for record in again] for again in zip(*half, strict=True)]
-            for half in (batches[::2], batches[1::2])
-        )
-        before, after = (list(chain.from_iterable(side)) for side in (theirs, ours))
-        mean, other_mean = scores.paired_means(before, after)
+        score = self.scorer.score
+        parent = [list(map(score, records)) for records in zip(*batches[::2], strict=True)]
+        child = [list(map(score, records)) for records in zip(*batches[1::2], strict=True)]
+        before, after = list(chain.from_iterable(parent)), list(chain.from_iterable(child))
+        parent_mean, child_mean = scores.paired_means(before, after)
         # By the means of all repeats, because one answer to an example may be bad luck.
         lost = scores.critical_loss(
-            [*map(scores.mean_score, theirs)], [*map(scores.mean_score, ours)], minibatch
+            [*map(scores.mean_score, parent)], [*map(scores.mean_score, child)], minibatch
         )
         refusal = None
-        if mean is None or other_mean is None:
+        if parent_mean is None or child_mean is None:
             detail = f"no example of {self.where} was scored for both parent and child"
             refusal = RejectionReason.UNSCORED, detail
         elif lost is not None:
@@ -209,10 +208,15 @@ class Comparer:
             if decision is Decision.UNDECIDED and not is_last:
                 return None
             chance = ": that may be chance" if decision is Decision.UNDECIDED else ""
-            detail = f"{other_mean:.3f} on {self.where}, the parent had {mean:.3f}{chance}"
+            detail = f"{child_mean:.3f} on {self.where}, the parent had {parent_mean:.3f}{chance}"
             refusal = RejectionReason.NOT_BETTER, detail
-        gain = (other_mean or 0.0) - (mean or 0.0)
-        return Compared(before=mean, after=other_mean, gain=gain, refusal=refusal, batches=batches)
+        return Compared(
+            before=parent_mean,
+            after=child_mean,
+            gain=(child_mean or 0.0) - (parent_mean or 0.0),
+            refusal=refusal,
+            batches=batches,
+        )
 
 
 def _more_expensive(records: Records, limit: Decimal) -> str:
@@ -247,14 +251,7 @@ class Change:
 
 @attrs.define
 class Rejections:
-    """Collects and emits rejections.
-
-    Attributes:
-        step: number of the step.
-        parent: position of the parent.
-        emit: receives events.
-        all: every rejection, in order.
-    """
+    """Collects and emits rejections."""
 
     step: int
     parent: int

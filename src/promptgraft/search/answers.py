@@ -46,7 +46,7 @@ _UNSAID = {("amount", None), ("node", "")}
 
 
 @attrs.define(eq=False)
-class HeldFault:
+class DeferredFault:
     """A fault of a provider in the place of an answer, which the journal may not hold yet.
 
     Attributes:
@@ -71,13 +71,13 @@ class Answers:
     Attributes:
         journal: keeps the records.
         ledger: counts what the part has used.
-        held: faults that are held back, in the order in which they were asked for.
+        deferred: faults that are held back, in the order in which they were asked for.
         calls: keeps the calls inside of answers; None if nothing is kept.
     """
 
     journal: Journal
     ledger: Ledger
-    held: list[HeldFault] = attrs.field(factory=list)
+    deferred: list[DeferredFault] = attrs.field(factory=list)
     calls: CallLog | None = attrs.field(default=None, kw_only=True)
 
     def recall(self, key: str, digest: HexDigest) -> Json | None:
@@ -96,7 +96,7 @@ class Answers:
             return None if entry is None else entry.value
         return answer
 
-    def spend(self, key: str, digest: HexDigest, spent: Sequence[Spending]) -> None:
+    def record_failed(self, key: str, digest: HexDigest, spent: Sequence[Spending]) -> None:
         """Record and count calls that produced no answer: they are paid for, and repeated."""
         lost, fresh = (spent, spent) if self.calls is None else self.calls.fail(key, spent)
         if lost:
@@ -105,11 +105,11 @@ class Answers:
             self.journal.append(attempt, digest, "spent", spent_to_json(lost))
         self.ledger.count(fresh)
 
-    def paid(self, key: str, spent: Sequence[Spending]) -> Sequence[Spending]:
+    def newly_paid(self, key: str, spent: Sequence[Spending]) -> Sequence[Spending]:
         """Return the calls of a new answer that this process has paid for."""
         return spent if self.calls is None else self.calls.finish(key, spent)
 
-    def spent(self, keys: Sequence[str]) -> list[Spending]:
+    def failed_calls(self, keys: Sequence[str]) -> list[Spending]:
         """Return the calls that failed before these answers arrived."""
         # There are hardly ever any, and a replay checks this for every batch.
         if not self.journal.holds_any([spent_key(key, 0) for key in keys]):
@@ -122,24 +122,24 @@ class Answers:
             for spent in attempt
         ]
 
-    def unused(self, key: str, spent: Sequence[Spending]) -> list[Spending]:
+    def unused_calls(self, key: str, spent: Sequence[Spending]) -> list[Spending]:
         """Return kept calls that a recorded answer, made with ``spent``, did not use."""
         return [] if self.calls is None else self.calls.unused(key, spent)
 
-    def hold(self, key: str, digest: HexDigest, fault: Json) -> None:
+    def defer(self, key: str, digest: HexDigest, fault: Json) -> None:
         """Hold a fault back until a later answer is recorded."""
-        self.held.append(HeldFault(Record(key, digest, "fault", fault)))
+        self.deferred.append(DeferredFault(Record(key, digest, "fault", fault)))
 
     def accept_faults(self) -> None:
         """Record the faults held back, because the run has ended without those answers."""
-        if accepted := accepted_faults(self.held):
+        if accepted := accepted_faults(self.deferred):
             self.journal.append_all(accepted)
-        self.held.clear()
+        self.deferred.clear()
 
 
-def accepted_faults(held: Iterable[HeldFault]) -> list[Record]:
+def accepted_faults(deferred: Iterable[DeferredFault]) -> list[Record]:
     """Return the records of faults that are now answers, each of them once."""
-    accepted = [fault for fault in held if not fault.is_recorded]
+    accepted = [fault for fault in deferred if not fault.is_recorded]
     for fault in accepted:
         fault.is_recorded = True
     return [fault.record for fault in accepted]

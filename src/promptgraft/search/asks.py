@@ -157,17 +157,17 @@ class Start(Ask[Branch[T]]):
     Attributes:
         most_questions: how many questions it can ask; None if that is unknown, so that with a
             limit on questions later branches wait for its end.
-        held: whether it does nothing until it is released.
+        released: whether it runs at once; if not, it does nothing until it is released.
     """
 
     part: Asking[T]
     most_questions: int | None = None
-    held: bool = False
+    released: bool = True
 
 
 @attrs.frozen(eq=False)
 class Release(Ask[None]):
-    """Let a branch run that was started held.
+    """Let a branch run that was not released when it was started.
 
     If calls are made in parallel, it begins once the part that released it waits.
     """
@@ -234,9 +234,6 @@ class Checkpoint(Ask[Outlook]):
 
     A search that is told to stop finishes its branches. Exhausted time and money are raised
     instead.
-
-    Attributes:
-        standing: the state of the search.
     """
 
     standing: Standing

@@ -135,8 +135,8 @@ def search(begun: BegunRun) -> RunResult:
     answers = attrs.evolve(begun.answers, ledger=begun.answers.ledger.part())
     sources = _sources(begun, working)
     driver = _driver(begun, answers, sources, remarks)
-    search = _search(begun, answers.ledger, sources.scorer, driver.emit)
-    phases = RunPhases(search=search, begun=begun, remarks=remarks)
+    algorithm = _algorithm(begun, answers.ledger, sources.scorer, driver.emit)
+    phases = RunPhases(search=algorithm, begun=begun, remarks=remarks)
     try:
         try:
             stop = driver.run(phases.run())
@@ -167,7 +167,7 @@ def _probe_agent(begun: BegunRun) -> None:
     [prompt] = target.rollout.prompts_of(target.baseline()).values()
     watch, deadline = begun.watch.at(_PROBE), checked.deadline
     spent = adapter.rehearse(prompt, checked.config.cases, watch=watch, deadline=deadline)
-    answers.ledger.count(answers.paid(_PROBE, spent))
+    answers.ledger.count(answers.newly_paid(_PROBE, spent))
     question = digest([target.identity.digest])
     answers.journal.append(_PROBE, question, _PROBE, spent_to_json(spent))
 
@@ -286,7 +286,7 @@ def _driver(begun: BegunRun, answers: Answers, sources: AnswerSources, publish: 
     )
 
 
-def _search(begun: BegunRun, ledger: Ledger, scorer: Scorer, emit: Emit) -> BaseSearch:
+def _algorithm(begun: BegunRun, ledger: Ledger, scorer: Scorer, emit: Emit) -> BaseSearch:
     checked, config = begun.checked, begun.checked.config
     validation, training = config.split
     kit = Kit(
@@ -303,7 +303,7 @@ def _search(begun: BegunRun, ledger: Ledger, scorer: Scorer, emit: Emit) -> Base
             max_unscored_share=config.limits.max_unscored_share,
             ledger=ledger,
             emit=emit,
-            passing=PassRules.of(config.feedback_fn),
+            pass_rules=PassRules.of(config.feedback_fn),
         ),
         budget=RolloutBudget(ledger, reserve=config.reserved_size),
         questions=checked.questions,

@@ -22,7 +22,7 @@ from promptgraft.runtime.session import Session, Watch
 from promptgraft.search.answers import (
     READER,
     Answers,
-    HeldFault,
+    DeferredFault,
     RolloutFn,
     Working,
     record_from_json,
@@ -85,7 +85,7 @@ class Batch(ABC):
     """
 
     missing: int = 0
-    earlier: Sequence[HeldFault] = ()
+    earlier: Sequence[DeferredFault] = ()
     stops_at_failure = False
     is_patient = False
 
@@ -107,10 +107,10 @@ class Batch(ABC):
 
 
 @attrs.define(eq=False)
-class AskedRollouts:
-    """Requested rollouts with the keys and digests of their answers, and the records by place."""
+class RequestedRollouts:
+    """A request with the keys and digests of its answers, and the records by place."""
 
-    ask: Rollouts
+    request: Rollouts
     keys: Sequence[str]
     digests: Sequence[HexDigest]
     records: dict[int, RolloutRecord]
@@ -120,20 +120,20 @@ class RolloutBatch(Batch):
     """Rollouts; those in the journal are not made again.
 
     Args:
-        asked: the requested rollouts.
+        requests: the requested rollouts.
         sources: make the missing rollouts.
         answers: account for them.
         in_turns: whether the requests take turns, example by example.
 
     Attributes:
-        asked: the requests with their records.
+        requested: the requests with their records.
     """
 
     stops_at_failure = True
 
     def __init__(
         self,
-        asked: Sequence[Rollouts],
+        requests: Sequence[Rollouts],
         sources: AnswerSources,
         answers: Answers,
         *,
@@ -141,44 +141,48 @@ class RolloutBatch(Batch):
     ) -> None:
         self._sources = sources
         self._answers = answers
-        self.earlier: tuple[HeldFault, ...] = tuple(answers.held)
-        self.asked: list[AskedRollouts] = [self._recall(ask) for ask in asked]
+        self.earlier: tuple[DeferredFault, ...] = tuple(answers.deferred)
+        self.requested: list[RequestedRollouts] = [self._recall(request) for request in requests]
         self._missing = [
-            (ask, place)
-            for ask in self.asked
-            if len(ask.records) < len(ask.keys)
-            for place in range(len(ask.keys))
-            if place not in ask.records
+            (rollouts, place)
+            for rollouts in self.requested
+            if len(rollouts.records) < len(rollouts.keys)
+            for place in range(len(rollouts.keys))
+            if place not in rollouts.records
         ]
         if in_turns:
             # The sort is stable: for each example, requests keep their order.
             self._missing.sort(key=lambda missing: missing[1])
         self.missing: int = len(self._missing)
         if sources.in_batches:
-            places = [Place.of_rollout(f"{ask.position}/0") for ask in asked]
+            places = [Place.of_rollout(f"{request.position}/0") for request in requests]
             self.is_patient: bool = all(
                 place is not None and place.phase not in MINIBATCHES for place in places
             )
-        for ask in dict.fromkeys(ask for ask, _ in self._missing):
-            if sources.working is not None:
-                sources.working(ask.ask.position, len(ask.records), len(ask.keys))
+        for rollouts in dict.fromkeys(rollouts for rollouts, _ in self._missing):
+            self._report(rollouts)
 
-    def _recall(self, ask: Rollouts) -> AskedRollouts:
+    def _report(self, rollouts: RequestedRollouts) -> None:
+        if self._sources.working is not None:
+            done, total = len(rollouts.records), len(rollouts.keys)
+            self._sources.working(rollouts.request.position, done, total)
+
+    def _recall(self, request: Rollouts) -> RequestedRollouts:
         answers, ledger, sources = self._answers, self._answers.ledger, self._sources
         try:
-            digests = [sources.example_digests[example.id] for example in ask.examples]
+            contents = [sources.example_digests[example.id] for example in request.examples]
         except KeyError as missing:
             raise errors.CallerError(
-                f"the run has no example {missing}, which is asked for at `{ask.position}`"
+                f"the run has no example {missing}, which is asked for at `{request.position}`"
             ) from None
-        if ask.by_example:
-            pairs = zip(digests, ask.examples, strict=True)
+        if request.by_example:
+            pairs = zip(contents, request.examples, strict=True)
             # With the id, because two examples may have the same content.
             names = [digest_text(f"{content}:{example.id}")[:12] for content, example in pairs]
-            keys = [f"{ask.position}/{name}" for name in names]
         else:
-            keys = [f"{ask.position}/{place}" for place in range(len(digests))]
-        digests = digest_all(f"{ask.candidate.digest}:", digests)
+            names = [str(place) for place in range(len(contents))]
+        keys = [f"{request.position}/{name}" for name in names]
+        digests = digest_all(f"{request.candidate.digest}:", contents)
         records: dict[int, RolloutRecord] = {}
         for place, text in enumerate(answers.journal.find_texts(keys, digests)):
             if text is None:
@@ -190,16 +194,16 @@ class RolloutBatch(Batch):
                 # The slow reader takes what the fast one cannot, or says what is wrong.
                 records[place] = record_from_json(answers.recall(key, digests[place]), key)
         spent = [paid for record in records.values() for paid in record.spent]
-        spent += answers.spent(keys)
+        spent += answers.failed_calls(keys)
         for place, record in records.items():
-            spent += answers.unused(keys[place], record.spent)
+            spent += answers.unused_calls(keys[place], record.spent)
         ledger.count(
             spent,
             rollouts=len(records),
             unscored=[record.feedback for record in records.values()].count(None),
             recorded=True,
         )
-        return AskedRollouts(ask, keys, digests, records)
+        return RequestedRollouts(request, keys, digests, records)
 
     def key(self, number: int) -> str:
         rollouts, place = self._missing[number]
@@ -209,8 +213,8 @@ class RolloutBatch(Batch):
         rollouts, place = self._missing[number]
         key, sources = rollouts.keys[place], self._sources
         # A copy, because agents, tools and feedback functions may modify their arguments.
-        example = rollouts.ask.examples[place].copy()
-        arguments = rollouts.ask.candidate, example, sources.deadline
+        example = rollouts.request.examples[place].copy()
+        arguments = rollouts.request.candidate, example, sources.deadline
         rollout = partial(sources.watch.at(key).call, sources.rollout, *arguments)
         return partial(positioned, key, rollout) if sources.in_batches else rollout
 
@@ -218,9 +222,9 @@ class RolloutBatch(Batch):
         rollouts, place = self._missing[number]
         key, digest, answers = rollouts.keys[place], rollouts.digests[place], self._answers
         try:
-            record = _record_of(outcome, rollouts.ask.examples[place].id)
+            record = _record_of(outcome, rollouts.request.examples[place].id)
         except spending.AbandonedRolloutError as error:
-            answers.spend(key, digest, error.spent)
+            answers.record_failed(key, digest, error.spent)
             cause = error.cause
             raise (cause.at(key) if isinstance(cause, errors.CallerError) else cause) from None
         except errors.CallerError as error:
@@ -228,7 +232,7 @@ class RolloutBatch(Batch):
         try:
             self._sources.scorer.check(record)
         except errors.FeedbackError:
-            answers.spend(key, digest, record.spent)
+            answers.record_failed(key, digest, record.spent)
             raise
         # Clipped before the search sees it, which gets the same from the journal when resumed.
         record = clip_record(
@@ -236,17 +240,16 @@ class RolloutBatch(Batch):
         )
         entry = None
         if record.feedback is None:
-            answers.spend(key, digest, record.spent)
+            answers.record_failed(key, digest, record.spent)
             # Recorded apart above, because the fault may never be; both would count twice.
             record = attrs.evolve(record, spent=())
-            answers.hold(key, digest, record_to_json(record))
+            answers.defer(key, digest, record_to_json(record))
         else:
             entry = Record(key, digest, "rollout", record_to_json(record))
-        paid = answers.paid(key, record.spent)
+        paid = answers.newly_paid(key, record.spent)
         answers.ledger.count(paid, rollouts=1, unscored=record.feedback is None)
         rollouts.records[place] = record
-        if self._sources.working is not None:
-            self._sources.working(rollouts.ask.position, len(rollouts.records), len(rollouts.keys))
+        self._report(rollouts)
         return entry
 
 
@@ -288,8 +291,9 @@ class QuestionBatch(Batch):
     sources: AnswerSources
     answers: Answers
     missing: int = attrs.field(default=0, init=False)
-    earlier: Sequence[HeldFault] = attrs.field(
-        init=False, default=attrs.Factory(lambda batch: tuple(batch.answers.held), takes_self=True)
+    earlier: Sequence[DeferredFault] = attrs.field(
+        init=False,
+        default=attrs.Factory(lambda batch: tuple(batch.answers.deferred), takes_self=True),
     )
     replies: dict[int, Reply] = attrs.field(factory=dict, init=False)
     _missing: list[tuple[int, Question, Session]] = attrs.field(factory=list, init=False)
@@ -299,7 +303,7 @@ class QuestionBatch(Batch):
         answers, key = self.answers, question.position
         if (bus := self.sources.watch.notices) is not None:
             bus.publish(QuestionAsked(position=key, question=question.prompt))
-        spent = answers.spent([key])
+        spent = answers.failed_calls([key])
         answer = answers.recall(key, question.digest)
         place = len(self.replies) + len(self._missing)
         if answer is None:
@@ -309,7 +313,7 @@ class QuestionBatch(Batch):
                 self.sources.working(key, 0, 1)
         else:
             self.replies[place], paid = _read(answer, key)
-            spent += [*paid, *answers.unused(key, paid)]
+            spent += [*paid, *answers.unused_calls(key, paid)]
         answers.ledger.count(spent, reflections=answer is not None, recorded=True)
         self.missing = len(self._missing)
 
@@ -332,36 +336,42 @@ class QuestionBatch(Batch):
         (place, question, session), answers = self._missing[number], self.answers
         key, digest = question.position, question.digest
         response: object = None
-        failed: errors.PromptgraftError | None = None
+        error: errors.PromptgraftError | None = None
         try:
             response = outcome()
-        except errors.PromptgraftError as error:
-            failed = error
+        except errors.PromptgraftError as call_error:
+            error = call_error
         events, model = session.select_all(object), self.sources.reflection
         spent = spending.spent_on(question.role, events, adapter_identity(model))
-        if failed is None:
+        if error is None:
             assert isinstance(response, PromptResponse)  # noqa: S101 - what adapters return
-            text, ended = joined(response.text), response.finish_reason[:_MAX_WORD_CHARS]
-            # A reply that is cut here is treated like one that the model did not finish.
-            ended = "length" if len(text) > _MAX_REPLY_CHARS else ended
-            reply = Reply(text=text[:_MAX_REPLY_CHARS], finish_reason=ended)
+            text, finish_reason = joined(response.text), response.finish_reason[:_MAX_WORD_CHARS]
+            if len(text) > _MAX_REPLY_CHARS:
+                # A reply that is cut here is treated like one that the model did not finish.
+                text, finish_reason = text[:_MAX_REPLY_CHARS], "length"
+            reply = Reply(text=text, finish_reason=finish_reason)
         else:
-            answers.spend(key, digest, spent)
-            if isinstance(failed, errors.CallerError):
-                failed.at(key)
-            # A permanent fault ends the run: every further question would fail for the same reason.
-            is_fault = isinstance(failed, errors.ProviderError | errors.CandidateError)
-            if not is_fault or isinstance(failed, errors.PermanentProviderError):
-                raise failed
-            fault = clip(joined(str(failed)), _MAX_FAULT_CHARS, around=" ") or "no reason given"
-            reply, spent = Reply(text="", finish_reason="", fault=fault), ()
+            answers.record_failed(key, digest, spent)
+            reply, spent = _failed_reply(error, key), ()
         self.replies[place] = reply
-        answers.ledger.count(answers.paid(key, spent), reflections=1)
+        answers.ledger.count(answers.newly_paid(key, spent), reflections=1)
         answer: Json = {**attrs.asdict(reply), "spent": spending.spent_to_json(spent)}
-        if failed is None:
-            return Record(key, digest, "reflection", answer)
-        answers.hold(key, digest, answer)
-        return None
+        if reply.fault:
+            answers.defer(key, digest, answer)
+            return None
+        return Record(key, digest, "reflection", answer)
+
+
+def _failed_reply(error: errors.PromptgraftError, position: str) -> Reply:
+    """Return the reply to a question whose call failed, or raise the error if it ends the run."""
+    if isinstance(error, errors.CallerError):
+        error.at(position)
+    # After a permanent fault, every further question would fail for the same reason.
+    ends_run = isinstance(error, errors.PermanentProviderError)
+    if ends_run or not isinstance(error, errors.ProviderError | errors.CandidateError):
+        raise error
+    fault = clip(joined(str(error)), _MAX_FAULT_CHARS, around=" ") or "no reason given"
+    return Reply(text="", finish_reason="", fault=fault)
 
 
 def _read(answer: Json, position: str) -> tuple[Reply, tuple[spending.Spending, ...]]:

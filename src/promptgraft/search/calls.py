@@ -88,7 +88,7 @@ class Strand(Generic[T]):
         batches: for each rollout of each batch, whether it is unscored.
         emitted: its events, in order.
         started: branches that it has started.
-        held: its work, until it is released.
+        unreleased: its work, until it is released.
         is_given_up: whether it is not continued.
         has_ended: whether it has ended.
         error: the exception that ended it.
@@ -103,7 +103,7 @@ class Strand(Generic[T]):
     batches: list[tuple[bool, ...]] = attrs.field(factory=list)
     emitted: list[object] = attrs.field(factory=list)
     started: int = 0
-    held: Waits[None] | None = None
+    unreleased: Waits[None] | None = None
     is_given_up: bool = False
     has_ended: bool = False
     error: Exception | None = None
@@ -319,14 +319,7 @@ class Calls:
 
 @attrs.frozen(order=True)
 class _QueuedCall:
-    """A call that waits for a thread; equally urgent calls are made in the order of their number.
-
-    Attributes:
-        order: the smaller, the more urgent.
-        number: counts the calls.
-        future: receives the outcome.
-        call: makes the call.
-    """
+    """A call that waits for a thread: the smaller its order, then its number, the earlier."""
 
     order: tuple[int, ...]
     number: int

@@ -250,13 +250,7 @@ class RunConfig(Settings, ABC):
         return self.baseline_size + proposals * self.step_size + self.reserved_size
 
     def most_questions(self, rollouts: int, *, modules: int = 1, steps: int = 1) -> int:
-        """Return how many questions a run can ask at most.
-
-        Args:
-            rollouts: its budget.
-            modules: parts that may change.
-            steps: steps of a rollout, at most.
-        """
+        """Return how many questions a run can ask at most."""
         return self.pays_for(rollouts).steps
 
     def expected_questions(self, proposals: int, modules: int) -> int:

@@ -133,7 +133,7 @@ class Driver:
     def _continue_waiting(self) -> bool:
         """Continue every strand that need not wait any longer; return whether there was one."""
         # Older strands first, because younger ones wait until they are joined.
-        waiting, self._waiting = sorted(self._waiting, key=lambda one: one[1].number), []
+        waiting, self._waiting = sorted(self._waiting, key=lambda wait: wait[1].number), []
         moved = False
         for is_ready, strand, work in waiting:
             if strand.is_given_up or self._main.has_ended:  # nobody waits for it
@@ -195,7 +195,9 @@ class Driver:
         parent.started += 1
         strand: Strand[Any] = Strand(
             (*parent.number, parent.started),
-            attrs.evolve(parent.answers, held=list(parent.answers.held), ledger=self._whole.part()),
+            attrs.evolve(
+                parent.answers, deferred=list(parent.answers.deferred), ledger=self._whole.part()
+            ),
             copy(self._main.stretch),
             # The lists themselves: they grow until the branches end, and are read after that.
             earlier=[branch.batches for branch in self._branches],
@@ -203,15 +205,15 @@ class Driver:
         )
         self._branches.append(strand)
         work = self._drive(strand, ask.part)
-        if ask.held:
-            strand.held = work
-        else:
+        if ask.released:
             self._continue(strand, work)
+        else:
+            strand.unreleased = work
         return strand
 
     def _release(self, branch: asks.Branch[Any]) -> None:
         assert isinstance(branch, Strand)  # noqa: S101 - what Start is answered with
-        work, branch.held = branch.held, None
+        work, branch.unreleased = branch.unreleased, None
         if work is None:
             return
         if self._calls.are_side_by_side:
@@ -229,7 +231,7 @@ class Driver:
         for event in strand.emitted:
             self.emit(event, parent)
         parent.answers.ledger.take(strand.answers.ledger)
-        faults, joined = parent.answers.held, strand.answers.held
+        faults, joined = parent.answers.deferred, strand.answers.deferred
         # A branch begins with a copy of the faults of its parent.
         faults += [fault for fault in joined if fault not in faults and not fault.is_recorded]
         if parent is self._main:
@@ -282,28 +284,32 @@ class Driver:
     # Rollouts.
 
     def _make_rollouts(
-        self, strand: Strand[Any], asked: Sequence[asks.Rollouts], *, in_turns: bool = False
+        self, strand: Strand[Any], requests: Sequence[asks.Rollouts], *, in_turns: bool = False
     ) -> Waits[list[asks.Records]]:
-        rollouts = sum(len(ask.examples) for ask in asked)
+        wanted = sum(len(request.examples) for request in requests)
         # Rollouts in flight are not in the ledger yet, but count towards the budget.
         in_flight = (call for call in self._calls.pending if isinstance(call.batch, RolloutBatch))
         used = self._whole.rollouts + sum(batch.left for batch in in_flight)
         # Also for algorithms of other authors, which need not check the budget themselves.
-        if used + rollouts > self._whole.rollout_budget:
+        if used + wanted > self._whole.rollout_budget:
             raise RunStoppedError(
-                StopReason.BUDGET, f"{rollouts} more rollouts are more than the budget has left"
+                StopReason.BUDGET, f"{wanted} more rollouts are more than the budget has left"
             )
-        batch = RolloutBatch(asked, self._sources, strand.answers, in_turns=in_turns)
+        batch = RolloutBatch(requests, self._sources, strand.answers, in_turns=in_turns)
         yield from self._calls.make(strand, batch, order=strand.number)
-        # By place, because records are kept in the order in which calls ended.
-        answers = [tuple(map(ask.records.__getitem__, range(len(ask.keys)))) for ask in batch.asked]
-        for ask, records in zip(batch.asked, answers, strict=True):
-            for key, record in zip(ask.keys, records, strict=True):
+        answers: list[asks.Records] = []
+        latest_fault: str | None = None
+        for rollouts in batch.requested:
+            # By place, because records are kept in the order in which calls ended.
+            records = tuple([rollouts.records[place] for place in range(len(rollouts.keys))])
+            answers.append(records)
+            for key, record in zip(rollouts.keys, records, strict=True):
                 self.emit(Made(key, record), strand)
+                if record.feedback is None:
+                    latest_fault = record.fault
             strand.batches.append(tuple([record.feedback is None for record in records]))
-        faults = [record.fault for of in answers for record in of if record.feedback is None]
-        if faults:
-            yield from self._check_faults(strand, faults[-1])
+        if latest_fault is not None:
+            yield from self._check_faults(strand, latest_fault)
         return answers
 
     def _check_faults(self, strand: Strand[Any], latest: str) -> Waits[None]:
@@ -345,13 +351,13 @@ class Driver:
             raise limit
         return [batch.replies[place] for place in sorted(batch.replies)]
 
-    def _reserve(self, strand: Strand[Any], own: int, limit: int) -> Waits[None]:
+    def _reserve(self, strand: Strand[Any], in_batch: int, limit: int) -> Waits[None]:
         """Wait until preceding branches cannot use up the limit, or have ended."""
         before = self._before(strand)
 
         def used() -> int | None:
             """Return how many questions can precede the next one; None if that is unbounded."""
-            reflections = self._main.answers.ledger.reflections + own
+            reflections = self._main.answers.ledger.reflections + in_batch
             if strand is not self._main:
                 reflections += strand.answers.ledger.reflections
             for branch in before:

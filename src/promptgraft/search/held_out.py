@@ -188,9 +188,9 @@ class _Comparison:
 
     def figures(self) -> Sides:
         """Return the figures of each side over all its answers."""
-        passing = self.kit.population.passing
+        rules = self.kit.population.pass_rules
         before, after = map(chain.from_iterable, zip(*self.answers.values(), strict=True))
-        return passing.figures(before), passing.figures(after)
+        return rules.figures(before), rules.figures(after)
 
     def signs(self, metrics: Sequence[Metric]) -> tuple[str, ...]:
         """Return the signs that the first answers to the examples game the metrics."""
@@ -219,7 +219,7 @@ class _Comparison:
                 baseline_scores=tuple(_mean_of(metric, before) for before, _ in both),
                 winner_scores=tuple(_mean_of(metric, after) for _, after in both),
             )
-            for metric in self.kit.population.passing.hidden
+            for metric in self.kit.population.pass_rules.hidden
         )
 
     @property

@@ -266,7 +266,8 @@ class RolloutBudget:
     @property
     def left(self) -> int:
         """Rollouts left beside all reserves; below 0 if running branches may use more than that."""
-        return self.whole - self.used - self.reserve - self.in_flight
+        ledger = self._ledger
+        return ledger.rollout_budget - ledger.rollouts - self.reserve - self.in_flight
 
     def affords(self, rollouts: int) -> bool:
         """Return whether the budget covers that many more rollouts and all reserves."""

@@ -190,7 +190,9 @@ class Pipeline(Generic[StepT, AttemptT]):
             self._steps.append(step)
             for attempt in step.attempts:
                 work = self.search.work(attempt)
-                branch = yield from asks.Start(work, most_questions=self.most_questions, held=True)
+                branch = yield from asks.Start(
+                    work, most_questions=self.most_questions, released=False
+                )
                 step.waiting.append((attempt, branch))
 
     def _first_ended(self) -> asks.Asking[StepT | None]:
@@ -218,28 +220,32 @@ class Pipeline(Generic[StepT, AttemptT]):
 
     def _start(self) -> asks.Asking[None]:
         """Start the steps in order, as far as the budget covers each of them completely."""
-        validation, entries = self._entries()
+        pending, needs = self._validation_rollouts()
         # Something may follow a validation, such as a merge, which is reserved with it.
-        most_kept = validation and validation + self.search.most_after
-        for step, entry in zip(tuple(self._steps), entries, strict=True):
+        reserved = pending + self.search.most_after if pending else 0
+        for step, validation in zip(tuple(self._steps), needs, strict=True):
             if not step.has_started:
-                self.kit.budget.in_flight = most_kept
+                self.kit.budget.in_flight = reserved
                 # A small step must not overtake a large one: with a larger budget the large one
                 # would have come first.
-                if step.largest + entry > self.kit.budget.left:
+                if step.largest + validation > self.kit.budget.left:
                     return
                 step.has_started = True
                 self.kit.emit(RoundStarted(step=step.number, current=step.parent))
                 for _, branch in step.waiting:
-                    begun = (held for waiting in self._steps for _, held in waiting.waiting)
-                    if any(held.error and not is_orderly(held.error) for held in begun):
-                        return  # an error that ends the run: further work would be wasted
+                    if self._has_fatal_error():
+                        return  # further work would be wasted
                     yield from asks.Release(branch)
-            most_kept += entry + self.search.most_after
+            reserved += validation + self.search.most_after
             for attempt, branch in step.waiting:
-                most_kept += branch.rollouts if branch.has_ended else attempt.largest
+                reserved += branch.rollouts if branch.has_ended else attempt.largest
 
-    def _entries(self) -> tuple[int, list[int]]:
+    def _has_fatal_error(self) -> bool:
+        """Return whether an attempt that is not committed has an error that ends the run."""
+        errors = [branch.error for step in self._steps for _, branch in step.waiting]
+        return any(error is not None and not is_orderly(error) for error in errors)
+
+    def _validation_rollouts(self) -> tuple[int, list[int]]:
         """Return most rollouts of the pending validation, and of those of steps under way."""
         entries = [step.entry for step in self._steps]
         pending = self.search.pending
@@ -253,14 +259,14 @@ class Pipeline(Generic[StepT, AttemptT]):
 
         Otherwise what the budget allows beside them would depend on timing.
         """
-        _, entries = self._entries()
-        largest = sum(step.largest for step in self._steps) + sum(entries)
+        _, needs = self._validation_rollouts()
+        largest = sum(step.largest for step in self._steps) + sum(needs)
         self.kit.budget.in_flight = largest + len(self._steps) * self.search.most_after
 
     def _out_of_budget(self) -> RunStoppedError:
         """Return the stop for a next step that may need more than the budget has left."""
-        _, entries = self._entries()
-        needed = self._steps[0].largest + entries[0]
+        _, needs = self._validation_rollouts()
+        needed = self._steps[0].largest + needs[0]
         budget = self.kit.budget
         whole, reserved = budget.whole, budget.reserve
         for_later = f"; {reserved} were kept for the tests after the search" if reserved else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -54,7 +54,7 @@ class Population:
         max_unscored_share: share of its rollouts that a winner may have unscored, 0 to 1.
         ledger: what the run has used.
         emit: receives every candidate that joins, and new scores.
-        passing: decides which answers pass.
+        pass_rules: decides which answers pass.
     """
 
     pool: Pool
@@ -65,32 +65,37 @@ class Population:
     _max_unscored_share: float
     _ledger: Ledger
     _emit: Emit
-    passing: PassRules = attrs.field(factory=PassRules)
+    pass_rules: PassRules = attrs.field(factory=PassRules)
     _eligible: list[int] = attrs.field(factory=lambda: [0], init=False)
     _tallies: list[Tally] = attrs.field(factory=list, init=False)
-    _of_baseline: list[RolloutRecord] = attrs.field(factory=list, init=False)
+    _baseline_records: list[RolloutRecord] = attrs.field(factory=list, init=False)
     _leader: int = attrs.field(default=0, init=False)
-    _lacking: list[list[int]] = attrs.field(factory=list, init=False)
+    _unscored_places: list[list[int]] = attrs.field(factory=list, init=False)
 
     @property
     def unusable_baseline(self) -> str:
         """Why not a single answer of the baseline could be used; empty if one could."""
         return unusable(
-            ((record.example_id, record.fault) for record in self._of_baseline if record.feedback),
+            (
+                (record.example_id, record.fault)
+                for record in self._baseline_records
+                if record.feedback
+            ),
             least=_FEWEST_UNUSABLE,
         )
 
     @property
     def lacking_scores(self) -> str:
         """Which candidates only lacked scores to win, on which examples; empty if none did."""
-        if not self._lacking:
+        if not self._unscored_places:
             return ""
-        places = Counter(place for unscored in self._lacking for place in unscored)
+        places = Counter(place for unscored in self._unscored_places for place in unscored)
         examples = listed(self._examples[place].id for place, _ in places.most_common(_SHOWN_IDS))
+        candidates = counted(len(self._unscored_places), "candidate")
         return (
-            f"{counted(len(self._lacking), 'candidate')} with a higher mean could not win: more "
-            f"than {self._max_unscored_share:.0%} of the validation cases have no score "
-            f"({examples}); find out why their calls fail, or raise limits.max_unscored_share"
+            f"{candidates} with a higher mean could not win: more than "
+            f"{self._max_unscored_share:.0%} of the validation cases have no score ({examples}); "
+            "find out why their calls fail, or raise limits.max_unscored_share"
         )
 
     def scores(self, records: Sequence[RolloutRecord]) -> list[Score]:
@@ -119,18 +124,18 @@ class Population:
         # The baseline is always eligible: a run that finds nothing better ends with it.
         eligible = not pool.candidates or self._is_eligible(len(records), scores, means)
         unscored = [place for place in records if scores[place] is None]
-        too_many = len(unscored) > self._max_unscored_share * len(records)
-        if too_many and not eligible and beats(scores, pool.scores[0]):
-            self._lacking.append(unscored)
+        lacks_scores = len(unscored) > self._max_unscored_share * len(records)
+        if lacks_scores and not eligible and beats(scores, pool.scores[0]):
+            self._unscored_places.append(unscored)
         position = pool.add(candidate, scores, objectives, eligible=eligible)
         if position and eligible:
             self._eligible.append(position)
         if not position:
-            self._of_baseline += records.values()
+            self._baseline_records += records.values()
         if becomes_best and eligible:
             pool.best = position
-        self._tallies.append(Tally(self.passing))
-        self._tell(
+        self._tallies.append(Tally(self.pass_rules))
+        self._publish(
             CandidateAdded(
                 step=step,
                 candidate=position,
@@ -141,9 +146,7 @@ class Population:
                 texts=texts_of(self._target, candidate),
                 scores=pool.scores[position],
                 objectives=pool.objectives[position],
-                figures=self._tallies[position].add([records[place] for place in sorted(records)])
-                if self.passing.thresholds
-                else NO_FIGURES,
+                figures=self._tally(position, [records[place] for place in sorted(records)]),
                 mean=pool.estimate(position),
                 best=pool.best,
                 rollouts=self._ledger.rollouts,
@@ -166,7 +169,7 @@ class Population:
             return
         pool, scorer = self.pool, self._scorer
         if not position:
-            self._of_baseline += records.values()
+            self._baseline_records += records.values()
         pool.fill(
             position,
             {
@@ -174,26 +177,27 @@ class Population:
                 for place, record in records.items()
             },
         )
-        self._tell(
+        self._publish(
             CandidateScored(
                 step=step,
                 candidate=position,
                 scores=pool.scores[position],
                 objectives=pool.objectives[position],
-                figures=self._tallies[position].add(records.values())
-                if self.passing.thresholds
-                else NO_FIGURES,
+                figures=self._tally(position, records.values()),
                 mean=pool.estimate(position),
                 best=pool.best,
             )
         )
 
-    def _tell(self, event: CandidateAdded | CandidateScored) -> None:
+    def _publish(self, event: CandidateAdded | CandidateScored) -> None:
         self._emit(event)
         if (best := event.best) != self._leader:
             self._leader, mean = best, self.pool.estimate(best)
             partial = mean is not None and UNSCORED in self.pool.scores[best].row
             self._emit(NewBest(step=event.step, candidate=best, mean=mean, estimated=partial))
+
+    def _tally(self, position: int, records: Iterable[RolloutRecord]) -> Figures:
+        return self._tallies[position].add(records) if self.pass_rules.thresholds else NO_FIGURES
 
     def figures(self, position: int) -> Figures:
         """Return the figures of a member on the examples that it was evaluated on."""
@@ -346,15 +350,15 @@ class Pool:
             self.best = index
         return index
 
-    def fill(self, index: int, found: Mapping[int, tuple[Score, Objectives]]) -> None:
+    def fill(self, index: int, results: Mapping[int, tuple[Score, Objectives]]) -> None:
         """Add results of a candidate on examples that it had no score for.
 
         Requires that the cells of the frontier are examples, or objectives on examples, and that
         candidates are not pruned by their means: a changed mean could not be taken back.
         """
         scores, objectives = list(self.scores[index]), self._gaps[index]
-        for place, (score, has) in found.items():
-            scores[place], objectives[place] = score, has
+        for place, (score, by_objective) in results.items():
+            scores[place], objectives[place] = score, by_objective
         self.scores[index] = Scores(scores)
         self.means[index] = mean_score(scores)
         self.objectives[index] = means_of(objectives, self.names)

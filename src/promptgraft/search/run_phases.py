@@ -260,7 +260,7 @@ class RunPhases:
             answers.accept_faults()
         except RunStoppedError as stop:
             if stop.reason in _STOPPED_BY_FAULTS:
-                answers.held.clear()  # so that a resumed run asks again
+                answers.deferred.clear()  # so that a resumed run asks again
             else:
                 answers.accept_faults()
             ended = stop.reason, stop.detail
@@ -280,7 +280,7 @@ class RunPhases:
     def result(self, ended: Ending) -> RunResult:
         """Return the result of a run that has ended; its winner is not persisted yet."""
         search, best, ledger = self._search, self.winner, self._begun.answers.ledger
-        pool, passing = search.population.pool, search.population.passing
+        pool, rules = search.population.pool, search.population.pass_rules
         of_examples = sum(modules[0].is_example for modules in search.accepted)
         lacking = "" if best else search.population.lacking_scores
         core = RunResult(
@@ -296,10 +296,10 @@ class RunPhases:
             frontier=tuple(pool.frontier()),
             held_out=self.held_out,
             passing=PassingSides(
-                thresholds=passing.thresholds,
+                thresholds=rules.thresholds,
                 validation=(search.population.figures(0), search.population.figures(best)),
                 held_out=self._passing,
-                hidden=passing.hidden,
+                hidden=rules.hidden,
             ),
             remarks=(
                 *self._remarks.texts(self.held_out),

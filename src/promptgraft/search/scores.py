@@ -10,7 +10,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import TypeAlias, overload
+from typing import NamedTuple, TypeAlias, overload
 
 from promptgraft.errors import ConfigError, FeedbackError
 from promptgraft.evals.spending import Role, Spending
@@ -217,6 +217,13 @@ AMOUNTS: Mapping[str, Callable[[RolloutRecord], float | None]] = {
 """Objectives that are better if lower; every rollout has them."""
 
 
+class SplitRollouts(NamedTuple):
+    """Scored rollouts, by whether there is something to learn from them."""
+
+    failures: tuple[RolloutRecord, ...]
+    perfect: tuple[RolloutRecord, ...]
+
+
 class Scorer:
     """Scores rollouts.
 
@@ -308,7 +315,7 @@ class Scorer:
             scores = self.objectives(record) or {}
             parts = []
             for name, weight in self._weights.items():
-                # An amount counts relative to the baseline, so its present value is said too.
+                # An amount counts relative to the baseline, so what was used is shown too.
                 amount = AMOUNTS[name](record) if name in self._amounts else None
                 used = "" if amount is None else f" for {amount:.6g}"
                 parts.append(f"{name} {scores.get(name, 0.0):.4g}{used} (weight {weight:g})")
@@ -331,16 +338,17 @@ class Scorer:
             self._weighted(record, scores, self._weights or {SCORE: 1.0})
 
     def _weighted(
-        self, record: RolloutRecord, found: Mapping[str, float], weights: Mapping[str, float]
+        self, record: RolloutRecord, scores: Mapping[str, float], weights: Mapping[str, float]
     ) -> float:
         for name in weights:
-            if name not in found:
+            if name not in scores:
+                names = sorted(scores)
                 raise FeedbackError(
                     f"weights: the feedback on example `{record.example_id}` has no objective "
-                    f"`{name}`{did_you_mean(name, list(found))}; it has {', '.join(sorted(found))}"
+                    f"`{name}`{did_you_mean(name, list(scores))}; it has {', '.join(names)}"
                 )
         whole = total_of(weights.values())
-        score = total_of(weight * found[name] for name, weight in weights.items()) / whole
+        score = total_of(weight * scores[name] for name, weight in weights.items()) / whole
         if score > self.perfect + ROUNDING:
             raise FeedbackError(
                 f"feedback function on example `{record.example_id}`: the score {score:g} is above "
@@ -349,15 +357,15 @@ class Scorer:
             )
         return score
 
-    def parted(
-        self, records: Iterable[RolloutRecord]
-    ) -> tuple[tuple[RolloutRecord, ...], tuple[RolloutRecord, ...]]:
-        """Split scored rollouts into those with a score below perfect and the others."""
+    def split(self, records: Iterable[RolloutRecord]) -> SplitRollouts:
+        """Return the scored rollouts, those below the perfect score apart from the others."""
         scored = [
             (score, record) for record in records if (score := self.score(record)) is not None
         ]
-        below = tuple(record for score, record in scored if score < self.perfect)
-        return below, tuple(record for score, record in scored if score >= self.perfect)
+        return SplitRollouts(
+            failures=tuple(record for score, record in scored if score < self.perfect),
+            perfect=tuple(record for score, record in scored if score >= self.perfect),
+        )
 
     def objectives(self, record: RolloutRecord) -> Objectives:
         """Return a rollout's value of each objective, higher is better."""

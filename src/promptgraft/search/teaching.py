@@ -196,7 +196,7 @@ class _TeacherBatch(Batch):
 
     def _recall(self, question: _TeacherQuestion) -> bool:
         answers, ledger = self.answers, self.answers.ledger
-        ledger.count(answers.spent([question.key]), recorded=True)
+        ledger.count(answers.failed_calls([question.key]), recorded=True)
         match answers.recall(question.key, question.digest):
             case None:
                 return False
@@ -205,7 +205,7 @@ class _TeacherBatch(Batch):
                 # Records of earlier versions have none.
                 question.tools = _calls_from_json(more.get("tools"))
                 paid = spent_from_json(spent, question.key)
-                ledger.count([*paid, *answers.unused(question.key, paid)], recorded=True)
+                ledger.count([*paid, *answers.unused_calls(question.key, paid)], recorded=True)
                 return True
         raise errors.JournalCorruptError(
             f"the journal's record `{question.key}` is no answer of a teacher; restore the journal"
@@ -237,7 +237,7 @@ class _TeacherBatch(Batch):
         try:
             response = outcome()
         except errors.PromptgraftError as error:
-            answers.spend(question.key, question.digest, self._spent(number))
+            answers.record_failed(question.key, question.digest, self._spent(number))
             raise _placed(error, question.case) from error
         assert isinstance(response, PromptResponse)  # noqa: S101 - what adapters return
         answer, spent = answer_of(response, self._sessions[number]), self._spent(number)
@@ -245,7 +245,7 @@ class _TeacherBatch(Batch):
         if answer.tools or question.prompt.descriptor.tools:
             # Without results, which may differ from time to time.
             question.tools = tuple(attrs.evolve(call, result=None) for call in answer.tools)
-        answers.ledger.count(answers.paid(question.key, spent))
+        answers.ledger.count(answers.newly_paid(question.key, spent))
         self._left -= 1
         self._report()
         content: dict[str, Json] = {"expected": question.expected, "spent": spent_to_json(spent)}

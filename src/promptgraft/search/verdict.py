@@ -158,7 +158,7 @@ class HeldOut:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Why the scores may have risen without better answers, one line each."""
-        lines = [line for hidden in self.hidden if (line := self._parting(hidden))]
+        lines = [line for hidden in self.hidden if (line := self._disagreement(hidden))]
         return (*lines, *self.signs)
 
     def gain_over(self, other: HeldOut) -> Gain:
@@ -170,19 +170,19 @@ class HeldOut:
         """Return the winner's gain in a hidden metric."""
         return self._gain_of(hidden.baseline_scores, hidden.winner_scores)
 
-    def _parting(self, hidden: HiddenScores) -> str:
-        """Return how a hidden metric parts from the scores; empty if it does not."""
-        visible, unseen = self.gain, self.hidden_gain(hidden)
-        if visible is None or visible.mean_gain is None or unseen.mean_gain is None:
+    def _disagreement(self, hidden: HiddenScores) -> str:
+        """Return how a hidden metric disagrees with the scores; empty if it does not."""
+        visible_gain, hidden_gain = self.gain, self.hidden_gain(hidden)
+        if visible_gain is None or visible_gain.mean_gain is None or hidden_gain.mean_gain is None:
             return ""
-        has_room = (unseen.mean_before or 0.0) <= _ROOM
-        is_left_behind = unseen.mean_gain <= 0 and has_room and self._leaves_behind(hidden)
-        if unseen.verdict is not Outcome.WORSE and not is_left_behind:
+        has_room = (hidden_gain.mean_before or 0.0) <= _ROOM
+        is_left_behind = hidden_gain.mean_gain <= 0 and has_room and self._leaves_behind(hidden)
+        if hidden_gain.verdict is not Outcome.WORSE and not is_left_behind:
             return ""
-        means = change(unseen.mean_before, unseen.mean_after)
+        means = change(hidden_gain.mean_before, hidden_gain.mean_after)
         return (
-            f"the score gains {visible.mean_gain:+.3f}, and the hidden metric `{hidden.metric}` "
-            f"{unseen.mean_gain:+.3f} ({means})"
+            f"the score gains {visible_gain.mean_gain:+.3f}, and the hidden metric "
+            f"`{hidden.metric}` {hidden_gain.mean_gain:+.3f} ({means})"
         )
 
     def _leaves_behind(self, hidden: HiddenScores) -> bool:
@@ -204,9 +204,14 @@ class HeldOut:
         families = self.families or ("",) * len(self.ids)
         for id_, family, *pair in zip(self.ids, families, before, after, strict=True):
             pairs.setdefault(case_of(id_, family), []).append((pair[0], pair[1]))
-        sides = {name: paired_means(*zip(*of_case, strict=True)) for name, of_case in pairs.items()}
-        first, second = ({name: (side[at],) for name, side in sides.items()} for at in (0, 1))
-        return gain(first, second, level=LEVEL, **errors)
+        # A family counts as one case, with the means of its examples.
+        means = {case: paired_means(*zip(*scores, strict=True)) for case, scores in pairs.items()}
+        return gain(
+            {case: (before,) for case, (before, _) in means.items()},
+            {case: (after,) for case, (_, after) in means.items()},
+            level=LEVEL,
+            **errors,
+        )
 
 
 def again_size(examples: Sequence[GepaExample]) -> int:
@@ -340,7 +345,7 @@ class PassRules:
 class Tally:
     """Running figures of one candidate."""
 
-    _asked: PassRules
+    _rules: PassRules
     _passed: int = 0
     _judged: int = 0
     _sums: dict[str, float] = attrs.field(factory=lambda: defaultdict(float))
@@ -352,11 +357,11 @@ class Tally:
             if record.feedback is None:
                 continue
             self._judged += 1
-            self._passed += self._asked.passes(record) is True
+            self._passed += self._rules.passes(record) is True
             scores = {verdict.metric: verdict.score for verdict in record.verdicts}
-            for name in self._asked.thresholds:
+            for name in self._rules.thresholds:
                 # A hidden metric gives no verdict on most answers, and none means nothing.
-                score = scores.get(name, None if name in self._asked.hidden else 0.0)
+                score = scores.get(name, None if name in self._rules.hidden else 0.0)
                 if score is not None:
                     self._sums[name] += score
                     self._counts[name] += 1

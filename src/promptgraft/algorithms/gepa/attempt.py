@@ -100,12 +100,12 @@ class Attempt:
         """Whether there is a child that was better than its parent."""
         return self.compared is not None and self.compared.refusal is None
 
-    def add(self, records: Records) -> None:
+    def add_parent_rollouts(self, records: Records) -> None:
         """Add the parent's rollouts to those that are reused."""
         rollouts = {**self.reused, **{record.example_id: record for record in records}}
         self.records = tuple(rollouts[example.id] for example in self.minibatch)
 
-    def propose(self, changes: Changes) -> None:
+    def set_changes(self, changes: Changes) -> None:
         """Set the changes of the child, and publish them."""
         self.changes = changes
         for change in changes:
@@ -127,7 +127,7 @@ class Attempt:
             self.position,
             (self.candidate, self.child),
             self.minibatch,
-            # What proposed the child may have left some of the parent's examples out.
+            # An addition may have dropped examples since the parent was evaluated.
             tuple(by_id[example.id] for example in self.minibatch),
         )
         if self.compared.refusal is not None:

@@ -201,7 +201,7 @@ class Reflector:
         """
         unseen = set.intersection(*[set(record.hidden) for record in attempt.records] or [set()])
         turn, target = attempt.turn, self.kit.target
-        failures = self.kit.scorer.parted(attempt.records)[0] or attempt.records
+        failures = self.kit.scorer.split(attempt.records).failures or attempt.records
         may_grow = [
             module
             for module in turn.all

@@ -76,10 +76,10 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
             candidate=attempt.candidate,
             examples=[example for example in attempt.minibatch if example.id not in attempt.reused],
         )
-        attempt.add(records)
+        attempt.add_parent_rollouts(records)
         # Lines 12 and 13: reflect on the module and the rollouts.
         changes = yield from self.parts.propose(attempt)
-        attempt.propose(changes)
+        attempt.set_changes(changes)
         if changes:
             yield from attempt.compare(self.parts.comparer)
 
@@ -116,7 +116,15 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         """Lines 16 to 18: evaluate the result, add it to the pool, perhaps merge."""
         if (result := self._result) is None:
             return
-        position = yield from self.parts.validate(result)
+        position = yield from self.parts.validator.validate(
+            f"step/{result.step.number}/pareto",
+            result.candidate,
+            {},
+            step=result.step.number,
+            entry=result.step.entry,
+            proposals=len(result.attempts),
+            total_gain=result.total_gain,
+        )
         self._result = None
         self.accepted += [attempt.child.modules for attempt in result.attempts]
         result.publish(self.kit, position)

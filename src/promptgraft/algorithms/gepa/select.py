@@ -167,12 +167,7 @@ RolloutsById = Mapping[str, RolloutRecord]
 
 
 class TrainingRollouts:
-    """Training rollouts of the latest candidates, by candidate and example.
-
-    Args:
-        scorer: computes scores.
-        keeps: whether anything is remembered.
-    """
+    """Training rollouts of the latest candidates, by candidate and example."""
 
     def __init__(self, scorer: Scorer, *, keeps: bool = True) -> None:
         self.scorer = scorer
@@ -200,7 +195,7 @@ class TrainingRollouts:
 
     def failed(self, candidate: Candidate) -> dict[str, int]:
         """Return the examples a candidate failed on, with how often each was learned from."""
-        failures, _ = self.scorer.parted(self.of(candidate).values())
+        failures = self.scorer.split(self.of(candidate).values()).failures
         return {
             record.example_id: self._chosen[candidate.digest, record.example_id]
             for record in failures

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptgraft.algorithms.gepa.additions.base import Addition, Tools
-from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Result, Step
+from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Step
 from promptgraft.algorithms.gepa.reflect import Reflector, questions_of
 from promptgraft.algorithms.gepa.select import Minibatches, Parents, TrainingRollouts, Turns
 from promptgraft.algorithms.gepa.settings import GepaSettings
@@ -124,7 +124,7 @@ class Parts(Tools):
     def propose(self, attempt: Attempt) -> Asking[Changes]:
         """Return the changes of a child: those of a reflection, or of an addition instead."""
         if attempt.is_reflection:
-            failures, perfect = self.kit.scorer.parted(attempt.records)
+            failures, perfect = self.kit.scorer.split(attempt.records)
             learns_from_perfect = self.config.strategy.learn_from_perfect
             attempt.had_failures = bool(failures or (perfect and learns_from_perfect))
             if not attempt.had_failures:
@@ -147,18 +147,6 @@ class Parts(Tools):
             self.reflector.turns.took(attempt.turn, attempt.modules)
         for addition in self.additions:
             addition.learn(attempt)
-
-    def validate(self, result: Result) -> Asking[int]:
-        """Evaluate the result of a step on the validation set; return its position in the pool."""
-        return self.validator.validate(
-            f"step/{result.step.number}/pareto",
-            result.candidate,
-            {},
-            step=result.step.number,
-            entry=result.step.entry,
-            proposals=len(result.attempts),
-            total_gain=result.total_gain,
-        )
 
 
 def _reflector(config: GepaSettings, kit: Kit, seen: Seen) -> Reflector:

@@ -53,7 +53,7 @@ class Blame(Addition):
 
     def _propose(self, attempt: Attempt, *, draw: float) -> Asking[Changes]:
         reflector = self.tools.reflector
-        imperfect, perfect = self.tools.kit.scorer.parted(attempt.records)
+        imperfect, perfect = self.tools.kit.scorer.split(attempt.records)
         blame = attempt.notes[self.name] = blamed(self._names, imperfect, perfect)
         modules = blamed_modules(reflector.turn(attempt), blame, draw=draw)
         failures = {

@@ -54,7 +54,7 @@ class Restart(Addition):
         if mean is not None and mean > _MOST_KNOWN * scorer.perfect:
             return None
         self._since = attempt.step.number
-        return partial(self._propose, earlier=scorer.parted(records)[0])
+        return partial(self._propose, earlier=scorer.split(records).failures)
 
     def _propose(self, attempt: Attempt, *, earlier: Records) -> Asking[Changes | None]:
         reflector, target = self.tools.reflector, self.tools.kit.target

@@ -92,7 +92,7 @@ class WholePrompt(Addition):
     ) -> Asking[Changes | None]:
         """Ask about all instructions, about the only one, or about an example."""
         reflector = self.tools.reflector
-        failures, _ = self.tools.kit.scorer.parted(attempt.records)
+        failures = self.tools.kit.scorer.split(attempt.records).failures
         if not failures:
             return None
         target, parent = self.tools.kit.target, attempt.candidate
@@ -148,20 +148,21 @@ class WholePrompt(Addition):
         for record in rollouts:
             if record.example_id not in ids and scorer.score(record) is not None:
                 by_id.setdefault(record.example_id, record)
-        more, right = scorer.parted(by_id.values())
-        failures = scorer.parted(in_question)[0]
-        return attrs.evolve(Evidence.of(failures, more, right, self._labels), tried=history)
+        shown, further = scorer.split(in_question), scorer.split(by_id.values())
+        evidence = Evidence.of(shown.failures, further.failures, further.perfect, self._labels)
+        return attrs.evolve(evidence, tried=history)
 
     def learn(self, attempt: Attempt) -> None:
         if (compared := attempt.compared) is not None:
-            wrong, _ = self.tools.kit.scorer.parted(compared.batches[0])
-            _, right = self.tools.kit.scorer.parted(compared.batches[-1])
-            failed = frozenset(record.example_id for record in wrong)
+            scorer = self.tools.kit.scorer
+            failures = scorer.split(compared.batches[0]).failures
+            perfect = scorer.split(compared.batches[-1]).perfect
+            failed = frozenset(record.example_id for record in failures)
             child = TriedChild(
                 parent=attempt.candidate.digest,
                 scores=(compared.before, compared.after),
                 failed=failed,
-                mended=failed.intersection(record.example_id for record in right),
+                mended=failed.intersection(record.example_id for record in perfect),
                 is_better=attempt.accepted,
                 edits=tuple(
                     (change.module.name, change.before.text, change.text)

@@ -88,12 +88,7 @@ class LinePlan:
 
 @attrs.define
 class LineHistory:
-    """How the lines of all children have done.
-
-    Attributes:
-        target: what is optimized.
-        scorer: scores rollouts.
-    """
+    """How the lines of all children have done."""
 
     target: Target
     scorer: Scorer

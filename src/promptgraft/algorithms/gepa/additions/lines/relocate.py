@@ -75,13 +75,7 @@ class MisplacedRules:
     def note(
         self, lines: Iterable[AddedLine], before: Records, about: Sequence[GepaExample]
     ) -> None:
-        """Queue the lines of a proposal that did not help.
-
-        Args:
-            lines: the lines that the proposal added.
-            before: the parent's rollouts on the minibatch.
-            about: the minibatch.
-        """
+        """Queue the lines of a proposal that did not help."""
         if self._rests:  # lines mostly stand in the right part
             self._rests -= 1
             return
