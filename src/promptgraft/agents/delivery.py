@@ -112,11 +112,7 @@ class FolderTree:
 
 
 class Copies:
-    """The copies of one run: the pattern that they are made from, and the spare ones.
-
-    Args:
-        folder: holds the copies.
-    """
+    """The copies of one run: the pattern that they are made from, and the spare ones."""
 
     def __init__(self, folder: OwnFolder) -> None:
         self._folder = folder

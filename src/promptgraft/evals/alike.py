@@ -31,9 +31,6 @@ def alike(cases: Iterable[Case]) -> dict[str, str]:
     Questions are nearly the same if four fifths of their runs of three words are. Runs that more
     than a fifth of the cases share (a form, a handbook in every question) do not count, and
     neither do letter case, white space and punctuation. A question with none left is like no other.
-
-    Args:
-        cases: with ids that differ.
     """
     numbers: dict[tuple[str, ...], int] = {}
     shingles = {

@@ -153,12 +153,7 @@ def attempts_of(journal: Journal, key: str) -> list[tuple[Spending, ...]]:
 
 
 class AbandonedRolloutError(PromptgraftError):
-    """A rollout failed after calls that must be paid for.
-
-    Attributes:
-        cause: the error.
-        spent: the calls.
-    """
+    """A rollout failed after calls that must be paid for."""
 
     def __init__(self, cause: PromptgraftError, spent: tuple[Spending, ...]) -> None:
         super().__init__(cause, spent)

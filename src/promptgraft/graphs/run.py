@@ -152,12 +152,7 @@ class Run:
         self._open: Opened | None = None
 
     def begin_turn(self, history: tuple[Message, ...], session: SessionProtocol) -> None:
-        """Begin a turn of a conversation, whose first steps follow no other.
-
-        Args:
-            history: the messages before it.
-            session: receives what happens in it.
-        """
+        """Begin a turn of a conversation, whose first steps follow no other."""
         self.history, self.session, self.ends = history, session, ()
 
     def ask(self, node: str, *params: object) -> Any:
@@ -263,12 +258,7 @@ class Run:
         ]
 
     def join(self, runs: Sequence[Run], outcomes: Sequence[BranchOutcome]) -> tuple[Any, ...]:
-        """Merge branches in order; return their values, or raise the first error.
-
-        Args:
-            runs: the runs of the branches.
-            outcomes: their results.
-        """
+        """Merge branches in order; return their values, or raise the first error."""
         # Each branch has gone on counting from the steps taken before the fork.
         before = self.taken
         ends: list[tuple[str, str]] = []

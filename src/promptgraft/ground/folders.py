@@ -66,12 +66,7 @@ def folder_opened(path: str | os.PathLike[str], *, within: int | None = None) ->
 
 @attrs.frozen
 class OwnFolder:
-    """A folder that promptgraft made.
-
-    Attributes:
-        path: the place where it was made.
-        identity: its device and inode.
-    """
+    """A folder that promptgraft made."""
 
     path: Path
     identity: tuple[int, int]

@@ -330,10 +330,6 @@ class Runnable:
 
         The run is kept in the folder ``runs`` and can be resumed, which reuses the rollouts.
 
-        Args:
-            rollouts: how many; made one after another.
-            runs: the folder for its run directory.
-
         Raises:
             ConfigError: a model answers in batches, or the directory cannot be created.
         """

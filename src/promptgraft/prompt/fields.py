@@ -53,15 +53,7 @@ class Described:
 
 @attrs.frozen(kw_only=True)
 class FieldInfo:
-    """One field of an attrs class or dataclass.
-
-    Attributes:
-        owner: name of the class.
-        name: name of the field.
-        kind: its type, without annotations.
-        described: its description.
-        required: whether it has no default.
-    """
+    """One field of an attrs class or dataclass."""
 
     owner: str
     name: str

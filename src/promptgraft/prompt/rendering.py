@@ -48,9 +48,6 @@ T = TypeVar("T")
 class Bindings:
     """The bound parameters, looked up by field name.
 
-    Attributes:
-        all: all values by field name.
-
     Raises:
         BindingError: two have the same class, or one has no named values.
     """

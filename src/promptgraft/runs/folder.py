@@ -66,11 +66,7 @@ class _File:
 
 @attrs.frozen
 class RunFolder:
-    """The files of one run.
-
-    Attributes:
-        path: the folder.
-    """
+    """The files of one run."""
 
     path: Path
 

@@ -57,12 +57,7 @@ class RoundAttempt:
 
 
 class Judge:
-    """Evaluates the current and new candidates, and reuses answers of earlier rounds.
-
-    Args:
-        config: the settings.
-        kit: what the search works with.
-    """
+    """Evaluates the current and new candidates, and reuses answers of earlier rounds."""
 
     def __init__(self, config: GradientSettings, kit: Kit) -> None:
         self._kit = kit

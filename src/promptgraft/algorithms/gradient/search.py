@@ -323,11 +323,6 @@ class Batches:
     Most of them are known failures of the current candidate, if there are any, because their
     answers are already paid for. Each of the others is used once before any is used again.
 
-    Args:
-        training: the training set.
-        size: cases of a round.
-        seed: draws their order.
-
     Attributes:
         count: rounds after which each case has been used once.
     """

@@ -42,14 +42,7 @@ Failure = tuple[RolloutRecord, tuple[Loss, ...]]
 
 @attrs.frozen(kw_only=True)
 class Gradient:
-    """The blame of one failure on one part.
-
-    Attributes:
-        case: the case that failed.
-        module: the part.
-        severity: how bad it is.
-        text: what is wrong with the part.
-    """
+    """The blame of one failure on one part."""
 
     case: str
     module: Module
@@ -109,13 +102,7 @@ class Tracer:
     def trace(
         self, number: int, candidate: Candidate, failures: Sequence[Failure]
     ) -> Asking[list[Gradient]]:
-        """Return the gradients of the failures of a round.
-
-        Args:
-            number: number of the round.
-            candidate: the candidate that failed.
-            failures: the failed rollouts.
-        """
+        """Return the gradients of the failures of a round."""
         all_parts = _Parts(self.target, candidate)
         traces = [_trace_of(failure, all_parts) for failure in failures]
         if self.backward is not None:

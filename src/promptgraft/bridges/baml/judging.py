@@ -208,11 +208,7 @@ class PassMetric(BaseMetric):
 
 @attrs.frozen(kw_only=True)
 class CheckMetric(BaseMetric):
-    """Whether the check of a name holds; a test without it is unscored.
-
-    Attributes:
-        check_name: the check.
-    """
+    """Whether the check of a name holds; a test without it is unscored."""
 
     kind: ClassVar[str] = "check"
 

@@ -46,12 +46,7 @@ BAML_NS = "baml"
 
 @attrs.frozen(slots=False)
 class BamlSource(parts.ForeignSource):
-    """The files of a BAML function, with the cases and metrics that its tests provide.
-
-    Attributes:
-        function: the function as it was read.
-        tests: the tests that serve as cases.
-    """
+    """The files of a BAML function, with the cases and metrics that its tests provide."""
 
     function: functions.BamlFunction
     tests: tuple[BamlTest, ...]

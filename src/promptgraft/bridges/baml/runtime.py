@@ -35,11 +35,7 @@ class UnreadableAnswerError(Exception):
 
 @attrs.frozen
 class CompiledProject:
-    """Sources that BAML has accepted.
-
-    Attributes:
-        runtime: runs their functions.
-    """
+    """Sources that BAML has accepted."""
 
     runtime: BamlRuntime = attrs.field(repr=False)
 

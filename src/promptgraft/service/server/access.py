@@ -259,11 +259,6 @@ class Access:
     ) -> tuple[str, str]:
         """Return the path that a user wanted to see, and the cookie of their session.
 
-        Args:
-            query: what the provider says.
-            secret: the secret of the browser.
-            visit: where the request comes from.
-
         Raises:
             Problem: 401, 403: the user is not signed in, and why; 404, 429, 502: see
                 :meth:`leave_for_provider`.
