@@ -31,7 +31,7 @@ from promptgraft.search import (
     Stepping,
     StopReason,
 )
-from promptgraft.search.validation import PoolEntry, Validator
+from promptgraft.search.validation import Entrant, PoolEntry, Validator
 from promptgraft.targets.types import Candidate
 
 WORDS = 8
@@ -113,9 +113,8 @@ class Guessing(Stepping[Step[Guess], Guess], BaseSearch):
         budget = self.kit.budget
         reserved = budget.whole - budget.used - budget.left
         self.config.reserved.add((self.begun - step.number, reserved))
-        yield from self.validator.validate(
-            f"step/{step.number}/pareto", guess.candidate, {}, step=step.number, entry=step.entry
-        )
+        entrant = Entrant(candidate=guess.candidate, step=step.number, entry=step.entry)
+        yield from self.validator.validate(f"step/{step.number}/pareto", entrant)
         self.better = None
 
 

@@ -18,7 +18,7 @@ from promptgraft.search.population import Population
 from promptgraft.search.scores import Score, beats, is_behind, paired_gains, total_of
 from promptgraft.targets.types import Candidate, GepaExample, RolloutRecord
 
-Partial = Mapping[int, RolloutRecord]
+RecordsByPlace = Mapping[int, RolloutRecord]
 """Rollouts by the position of their example in the validation set."""
 
 
@@ -122,6 +122,26 @@ class PoolEntry:
     first: int
 
 
+@attrs.frozen(kw_only=True)
+class Entrant:
+    """A candidate that is to be validated.
+
+    Attributes:
+        step: number of the step that made it.
+        entry: how it is to be validated.
+        records: its rollouts so far; they are not made again.
+        proposals: number of accepted proposals that it contains.
+        total_gain: its gain over its parent on training examples, summed over them.
+    """
+
+    candidate: Candidate
+    step: int
+    entry: PoolEntry
+    records: RecordsByPlace = attrs.field(factory=dict)
+    proposals: int = 1
+    total_gain: float = 0.0
+
+
 class Validator:
     """Evaluates candidates on the whole validation set, and adds them to the population.
 
@@ -165,40 +185,28 @@ class Validator:
         """
         return [len(entry.order) for entry in entries]
 
-    def validate(
-        self,
-        position: str,
-        candidate: Candidate,
-        known: Partial,
-        *,
-        step: int,
-        entry: PoolEntry,
-        proposals: int = 1,
-        total_gain: float = 0.0,
-    ) -> Asking[int]:
-        """Validate a candidate, add it to the population, and return its position.
+    def validate(self, position: str, entrant: Entrant) -> Asking[int]:
+        """Validate a candidate, add it to the population, and return its position there.
 
-        Args:
-            position: where in the run.
-            candidate: the candidate.
-            known: its rollouts so far; they are not made again.
-            step: number of the step.
-            entry: how it is to be validated.
-            proposals: number of accepted proposals that it contains.
-            total_gain: its gain over its parent on training examples, summed over them.
+        ``position`` is where in the run its rollouts are made.
         """
-        records = dict(known)
-        places = [place for place in entry.order if place not in known]
+        records = dict(entrant.records)
+        places = [place for place in entrant.entry.order if place not in records]
         if places:
             examples = [self._examples[place] for place in places]
             validation_records = yield from Rollouts(
-                position=position, candidate=candidate, examples=examples
+                position=position, candidate=entrant.candidate, examples=examples
             )
             records.update(zip(places, validation_records, strict=True))
-        return self.admit(candidate, records, step=step)
+        return self.admit(entrant.candidate, records, step=entrant.step)
 
     def admit(
-        self, candidate: Candidate, records: Partial, *, step: int, becomes_best: bool = False
+        self,
+        candidate: Candidate,
+        records: RecordsByPlace,
+        *,
+        step: int,
+        becomes_best: bool = False,
     ) -> int:
         """Add a candidate with its rollouts to the population, and return its position.
 
@@ -244,24 +252,23 @@ class _Race:
 
     population: Population
     examples: Sequence[GepaExample]
-    entry: PoolEntry  # the examples of this race
+    entrant: Entrant
+    records: dict[int, RolloutRecord]  # of the entrant
     incumbent: int
     scores: list[Score]  # of the incumbent; the race adds those that are missing
     lacking: Sequence[int]  # examples that the incumbent lacks
-    candidate: Candidate
-    records: dict[int, RolloutRecord]  # of the candidate
-    total_gain: float  # over its parent on training examples, summed over them
     added: dict[int, RolloutRecord] = attrs.field(factory=dict)  # new ones of the incumbent
 
     def run(self, position: str) -> Asking[bool]:
         """Evaluate the candidate while it keeps up; return whether it wins."""
-        order, incumbent = self.entry.order, self.population.pool.candidates[self.incumbent]
-        first = order[: self.entry.first]
+        candidate, entry = self.entrant.candidate, self.entrant.entry
+        incumbent = self.population.pool.candidates[self.incumbent]
+        first = entry.order[: entry.first]
         missing = [place for place in first if place not in self.records]
         best, records = yield from Together(
             [
                 self._on(f"{position}/best", incumbent, self.lacking),
-                self._on(f"{position}/first", self.candidate, missing),
+                self._on(f"{position}/first", candidate, missing),
             ]
         )
         self.records.update(zip(missing, records, strict=True))
@@ -270,17 +277,17 @@ class _Race:
             self.scores[place] = score
         # A child of the incumbent was better on a minibatch. Small changes affect few answers, so
         # neither set alone can tell whether they help.
-        is_child = self.incumbent in self.candidate.parents
-        ahead = _TRAINING_WEIGHT * self.total_gain if is_child else 0.0
+        is_child = self.incumbent in candidate.parents
+        ahead = _TRAINING_WEIGHT * self.entrant.total_gain if is_child else 0.0
         gains = self._gains(first)
         # Without an example that both have a score for, nothing speaks for the candidate.
         if not gains or is_behind(gains, margin=ahead / len(gains)):
             return False
-        rest = [place for place in order if place not in self.records]
+        rest = [place for place in entry.order if place not in self.records]
         if rest:
-            records = yield from self._on(f"{position}/rest", self.candidate, rest)
+            records = yield from self._on(f"{position}/rest", candidate, rest)
             self.records.update(zip(rest, records, strict=True))
-        gains = self._gains(order)
+        gains = self._gains(entry.order)
         wins = not is_behind(gains, margin=ahead / len(gains), errors=0.0)
         return wins and (is_child or total_of(gains) > 0)
 
@@ -366,28 +373,16 @@ class RacingValidator(Validator):
             all_needs.append(depth + max(lacking[depth], depth - least))
         return all_needs
 
-    def validate(
-        self,
-        position: str,
-        candidate: Candidate,
-        known: Partial,
-        *,
-        step: int,
-        entry: PoolEntry,
-        proposals: int = 1,
-        total_gain: float = 0.0,
-    ) -> Asking[int]:
-        pool = self._population.pool
+    def validate(self, position: str, entrant: Entrant) -> Asking[int]:
+        pool, step = self._population.pool, entrant.step
         race = _Race(
             population=self._population,
             examples=self._examples,
-            entry=entry,
+            entrant=entrant,
+            records=dict(entrant.records),
             incumbent=pool.best,
             scores=list(pool.scores[pool.best]),
-            lacking=self._missing(pool.best, within=entry.order),
-            candidate=candidate,
-            records=dict(known),
-            total_gain=total_gain,
+            lacking=self._missing(pool.best, within=entrant.entry.order),
         )
         try:
             won = yield from race.run(position)
@@ -395,11 +390,16 @@ class RacingValidator(Validator):
             # Also if the race raises: these answers are paid for, and count for the incumbent.
             self._untried[race.incumbent].difference_update(race.added)
             self._population.fill(race.incumbent, race.added, step=step)
-        self._races += proposals
-        return self.admit(candidate, race.records, step=step, becomes_best=won)
+        self._races += entrant.proposals
+        return self.admit(entrant.candidate, race.records, step=step, becomes_best=won)
 
     def admit(
-        self, candidate: Candidate, records: Partial, *, step: int, becomes_best: bool = False
+        self,
+        candidate: Candidate,
+        records: RecordsByPlace,
+        *,
+        step: int,
+        becomes_best: bool = False,
     ) -> int:
         joined = super().admit(candidate, records, step=step, becomes_best=becomes_best)
         self._untried[joined] = {*range(len(self._examples))}.difference(records)
@@ -469,10 +469,16 @@ class RacingValidator(Validator):
         )
         return list(by_count)
 
-    def _try_more(self, asked: Mapping[str, tuple[int, Sequence[int]]], step: int) -> Asking[None]:
+    def _try_more(
+        self, places_by_position: Mapping[str, tuple[int, Sequence[int]]], step: int
+    ) -> Asking[None]:
         """Evaluate members on more examples: by position in the run, the member and examples."""
         pool = self._population.pool
-        unfinished = {position: asked[position] for position in asked if asked[position][1]}
+        unfinished = {
+            position: (member, places)
+            for position, (member, places) in places_by_position.items()
+            if places
+        }
         more_records = yield from Together(
             [
                 Rollouts(

@@ -22,6 +22,7 @@ from promptgraft.search.pipeline import Step as PipelineStep
 from promptgraft.search.population import Seen
 from promptgraft.search.scores import total_of
 from promptgraft.search.stops import Patience
+from promptgraft.search.validation import Entrant
 from promptgraft.targets.base import RejectionReason
 from promptgraft.targets.combining import combined
 from promptgraft.targets.types import Candidate, GepaExample, Module, RolloutRecord
@@ -253,14 +254,18 @@ class Result:
     left_out: Sequence[Attempt]
 
     @property
-    def total_gain(self) -> float:
-        """Its gain on a minibatch, summed over the examples: the mean over the children.
-
-        Each child was selected for its gain, so the sum would be biased upwards.
-        """
+    def entrant(self) -> Entrant:
+        """The candidate, to be validated."""
         compared = [attempt.compared for attempt in self.attempts if attempt.compared]
         gains = total_of([0.0, *(child.gain * len(child.batches[0]) for child in compared)])
-        return gains / max(1, len(compared))
+        return Entrant(
+            candidate=self.candidate,
+            step=self.step.number,
+            entry=self.step.entry,
+            proposals=len(self.attempts),
+            # Each child was selected for its gain, so the sum would be biased upwards.
+            total_gain=gains / max(1, len(compared)),
+        )
 
     def refuse_others(self) -> list[MutationRejected]:
         """Refuse the children that conflict with it; return the rejections."""

@@ -16,7 +16,7 @@ from promptgraft.search.asks import Asking, Rollouts
 from promptgraft.search.events import MergeAccepted, MergeAttempted, MergeRejected
 from promptgraft.search.population import Pool, Seen
 from promptgraft.search.scores import Score, beats, paired_gains, total_of
-from promptgraft.search.validation import Validator
+from promptgraft.search.validation import Entrant, Validator
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.types import Candidate, RolloutRecord
 
@@ -131,9 +131,8 @@ class Merger:
                 )
                 return
         entry = self._validator.begin(alone=True)
-        position = yield from self._validator.validate(
-            f"step/{step}/merge/race", merged, records, step=step, entry=entry
-        )
+        entrant = Entrant(candidate=merged, step=step, entry=entry, records=records)
+        position = yield from self._validator.validate(f"step/{step}/merge/race", entrant)
         self._kit.emit(
             MergeAccepted(
                 step=step,

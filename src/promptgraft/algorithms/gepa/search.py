@@ -116,15 +116,8 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         """Lines 16 to 18: evaluate the result, add it to the pool, perhaps merge."""
         if (result := self._result) is None:
             return
-        position = yield from self.parts.validator.validate(
-            f"step/{result.step.number}/pareto",
-            result.candidate,
-            {},
-            step=result.step.number,
-            entry=result.step.entry,
-            proposals=len(result.attempts),
-            total_gain=result.total_gain,
-        )
+        where = f"step/{result.step.number}/pareto"
+        position = yield from self.parts.validator.validate(where, result.entrant)
         self._result = None
         self.accepted += [attempt.child.modules for attempt in result.attempts]
         result.publish(self.kit, position)
