@@ -67,7 +67,7 @@ def comments() -> int:
 
 
 def local_names(parsed: dict[Path, ast.Module]) -> Iterator[str]:
-    """Yield the name of each local variable, once for each function that binds it."""
+    """Yield the name of each parameter and local variable, once for each function."""
     for tree in parsed.values():
         yield from _names_below(tree, set())
 
@@ -79,7 +79,9 @@ def _names_below(node: ast.AST, bound: set[str]) -> Iterator[str]:
             if isinstance(child.ctx, ast.Store):
                 bound.add(child.id)
         elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            local = set[str]()
+            local = {
+                argument.arg for argument in ast.walk(child.args) if isinstance(argument, ast.arg)
+            }
             yield from _names_below(child, local)
             yield from local
             bound |= local
@@ -182,7 +184,7 @@ def rows() -> Iterator[tuple[str, str, str]]:
     yield "comments per 100 lines", f"{100 * comments() / whole:.1f}", "at least 3"
     names = Counter(local_names(parsed))
     vague = sum(count for name, count in names.items() if name in PRONOUNS)
-    yield "pronouns among local variables, %", f"{100 * vague / names.total():.1f}", "2"
+    yield "pronouns among parameters and locals, %", f"{100 * vague / names.total():.1f}", "2"
     wide = sum(attributes(node) > MOST_ATTRIBUTES for node in classes(parsed))
     yield f"classes of more than {MOST_ATTRIBUTES} attributes", str(wide), "5"
     yield "names in promptgraft.__all__", str(public_names()), "40"

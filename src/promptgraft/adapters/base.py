@@ -381,9 +381,9 @@ def _kept_answer(
 
 
 def _response_of(
-    rendered: RenderedPrompt[OutputT], kept: Json, session: SessionProtocol
+    rendered: RenderedPrompt[OutputT], answer_json: Json, session: SessionProtocol
 ) -> PromptResponse[OutputT] | None:
-    match kept:
+    match answer_json:
         case {"text": str(text), "usage": counted, "finish_reason": str(why)}:
             usage = _usage_from_json(counted)
             return answered(rendered, text, session=session, usage=usage, finish_reason=why)
@@ -391,10 +391,10 @@ def _response_of(
 
 
 def _recalled(
-    prompt: Prompt[OutputT], kept: Json, place: str, session: SessionProtocol
+    prompt: Prompt[OutputT], answer_json: Json, place: str, session: SessionProtocol
 ) -> PromptResponse[OutputT] | None:
     """Return the answer that an earlier process has paid for, with the events of its making."""
-    match kept:
+    match answer_json:
         case {"calls": list(calls), "response": answer}:
             rendered = prompt.render(session)
             for call in calls:

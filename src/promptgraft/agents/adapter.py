@@ -485,9 +485,9 @@ class BlackBox:
         object.__setattr__(self, "adapter", adapter)
 
 
-def text_of_query(asked: Input) -> str:
+def text_of_query(input_value: Input) -> str:
     """Return what is asked as text, with the names of images and files."""
-    query = named(asked)
+    query = named(input_value)
     return query if isinstance(query, str) else canonical_json(query)
 
 
@@ -496,9 +496,9 @@ def _messages_of(case: Case) -> tuple[Input, ...]:
     return tuple(turn.user for turn in case.turns) or (case.input,)
 
 
-def _content_of(asked: Input, query: str) -> Content:
+def _content_of(source: Input, query: str) -> Content:
     """Return a query with its images and files, in the place of their names if it is data."""
-    return tuple(asked) if is_content(asked) else cut_at(query, files_in(asked))
+    return tuple(source) if is_content(source) else cut_at(query, files_in(source))
 
 
 def _first_turn(prompt: Prompt[object], case: Case) -> Prompt[object]:

@@ -236,15 +236,15 @@ def fault_of(error: BaseException, name: str) -> errors.PromptEvaluationError:
     return errors.AgentFaultError(f"the agent raised {text}", place=place_of(error))
 
 
-def refusal_of(name: str, status: int, said: str) -> errors.PromptEvaluationError:
+def refusal_of(name: str, status: int, message: str) -> errors.PromptEvaluationError:
     """Return the error for an HTTP status other than success.
 
     Args:
         name: the agent.
         status: the status.
-        said: the body of the reply, in one line without secrets.
+        message: the body of the reply, in one line without secrets.
     """
-    what = f"status {status}{f': {said}' if said else ''}"
+    what = f"status {status}{f': {message}' if message else ''}"
     if status == _TOO_MANY:
         return errors.RateLimitedError(f"agent `{name}` answered with {what}")
     lasting = errors.lasting_of_status(status)

@@ -135,22 +135,22 @@ def _as_answer(value: object) -> AgentAnswer:
         raise errors.AgentFaultError(f"{fault}{where}") from None
 
 
-def as_agent(given: Agent | Callable[..., Any]) -> Agent:
+def as_agent(agent: Agent | Callable[..., Any]) -> Agent:
     """Return an agent unchanged, and a function as a :class:`PythonAgent`.
 
     Raises:
         ConfigError: it is neither.
     """
     # A class has the attributes of the protocol as well.
-    if isinstance(given, Agent) and not isinstance(given, type):
-        return given
-    agent_object: object = given
+    if isinstance(agent, Agent) and not isinstance(agent, type):
+        return agent
+    agent_object: object = agent
     if not callable(agent_object) or isinstance(agent_object, type):
         raise errors.ConfigError(
-            f"agent: expected a function or an agent, found {shown(given)}; "
+            f"agent: expected a function or an agent, found {shown(agent)}; "
             "`help(promptgraft.Agent)` says what an agent has"
         )
-    return PythonAgent(function=given)
+    return PythonAgent(function=agent)
 
 
 def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -125,14 +125,14 @@ class Template:
     def filled(self, query: str, call: AgentCall) -> Json:
         """Return the data with all places filled in."""
 
-        def plain(found: re.Match[str]) -> str:
-            value = self._value(found, query, call)
+        def plain(match: re.Match[str]) -> str:
+            value = self._value(match, query, call)
             return value if isinstance(value, str) else canonical_json(value)
 
-        def in_document(found: re.Match[str]) -> str:
-            text = found[0]
-            if found[1]:
-                return plain(found)
+        def in_document(match: re.Match[str]) -> str:
+            text = match[0]
+            if match[1]:
+                return plain(match)
             has_places = _PLACE.search(text) or Secret(text).names
             # A quote or a line break in a query would end the string.
             return json.dumps(fill(json.loads(text)), ensure_ascii=False) if has_places else text

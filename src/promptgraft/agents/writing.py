@@ -390,9 +390,9 @@ def why_not(text: WrittenText, error: OSError | CallerError) -> str:
     return f"{text.where}: {error.strerror if isinstance(error, OSError) else error}"
 
 
-def difference(expected: str, found: str) -> str:
+def difference(expected: str, actual: str) -> str:
     """Return the first line in which two texts differ: its number and both versions."""
-    lines = zip_longest(expected.split("\n"), found.split("\n"))
+    lines = zip_longest(expected.split("\n"), actual.split("\n"))
     for number, (wanted_line, there) in enumerate(lines, 1):
         if wanted_line != there:
             lines_shown = [

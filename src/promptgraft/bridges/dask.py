@@ -67,10 +67,11 @@ def versions() -> str:
     return ", ".join(versions_here)
 
 
-def _check(worker: str, found: str, needed: str) -> None:
-    if found != needed:
+def _check(worker: str, installed: str, needed: str) -> None:
+    if installed != needed:
         raise ConfigError(
-            f"executor: dask: worker {worker} has {found}, the run {needed}; install the same there"
+            f"executor: dask: worker {worker} has {installed}, the run {needed}; "
+            "install the same there"
         )
 
 

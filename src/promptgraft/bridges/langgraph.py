@@ -110,7 +110,7 @@ class LangGraphFlow:
             before = [edge for edge in self.edges if edge[1] == task.node and edge in waiting]
             # Without such an edge, as for a task that was sent, it follows the last step.
             branch.ends = tuple((waiting.pop(edge), edge[0]) for edge in before) or branch.ends
-            with branch.step(task.node, given=(task.input,)) as (step, _):
+            with branch.step(task.node, params=(task.input,)) as (step, _):
                 bound = run.settings.nodes.get(step.node)
                 step.parts = {} if bound is None else bound.parts
                 step.output = task.output

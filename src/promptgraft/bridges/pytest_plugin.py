@@ -144,14 +144,14 @@ def promptgraft_report(request: pytest.FixtureRequest) -> ReportOfTests:
         return _scored(run.report(_selection(run, request.node)))
 
 
-def _scored(found: ReportOfTests) -> ReportOfTests:
+def _scored(report: ReportOfTests) -> ReportOfTests:
     from promptgraft.evals.gate import GateRules, decide
 
     # Unscored answers must not look like a score.
-    ruling = decide(found.report, GateRules(max_unscored=found.max_unscored)).rulings[0]
+    ruling = decide(report.report, GateRules(max_unscored=report.max_unscored)).rulings[0]
     if ruling.held:
-        return found
-    reasons = [f"{case.id}: {case.reason}" for case in found.cases if case.unscored]
+        return report
+    reasons = [f"{case.id}: {case.reason}" for case in report.cases if case.unscored]
     pytest.fail("\n".join([ruling.said, *reasons[:5]]), pytrace=False)
 
 
@@ -212,8 +212,8 @@ def _needed(request: pytest.FixtureRequest) -> tuple[Selection, Case]:
     return parameters
 
 
-def _verdict(item: pytest.Item, found: tuple[Selection, Case]) -> CaseVerdict:
-    selection, case = found
+def _verdict(item: pytest.Item, parameters: tuple[Selection, Case]) -> CaseVerdict:
+    selection, case = parameters
     verdict = _run_of(item.config).verdict(selection, case)
     if isinstance(verdict, str):
         pytest.fail(f"case `{case.id}` has no score: {verdict}", pytrace=False)

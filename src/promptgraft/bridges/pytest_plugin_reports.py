@@ -290,23 +290,23 @@ class TestRun:
     )
     _reports: dict[Selection, ReportOfTests] = attrs.field(factory=dict, init=False)
 
-    def selection(self, given: Mapping[str, object], folder: Path) -> Selection:
+    def selection(self, arguments: Mapping[str, object], folder: Path) -> Selection:
         """Check the arguments of a marker; paths in them are relative to ``folder``.
 
         Raises:
             ConfigError: an argument is unknown or unusable, or there is no project.
         """
-        for name, value in given.items():
+        for name, value in arguments.items():
             if name not in _ARGUMENTS:
                 names = f"{did_you_mean(name, list(_ARGUMENTS))}; there are {', '.join(_ARGUMENTS)}"
                 raise ConfigError(f"unknown argument `{name}`{names}")
             if type(value) is not _ARGUMENTS[name]:
                 raise ConfigError(f"{name}: expected {_ARGUMENTS[name].__name__}, found {value!r}")
-        chosen = {name: value for name, value in given.items() if name in _CHOICES}
+        chosen = {name: value for name, value in arguments.items() if name in _CHOICES}
         if self._tag is not None:
             chosen = {**chosen, "tag": self._tag, "source": False}
-        rest = {name: given[name] for name in ("check", "max_unscored") if name in given}
-        path = self._path(given.get("project"), folder)
+        rest = {name: arguments[name] for name in ("check", "max_unscored") if name in arguments}
+        path = self._path(arguments.get("project"), folder)
         return _SELECTION(project=path, choice=_CHOICE(**chosen), **rest)
 
     def project(self, path: Path) -> Project:
@@ -387,11 +387,11 @@ class TestRun:
             raise subject
         return subject
 
-    def _path(self, given: object, folder: Path) -> Path:
+    def _path(self, value: object, folder: Path) -> Path:
         if self._project is not None:
             return self._project
-        if given is not None:
-            return file_of(folder / str(given))
+        if value is not None:
+            return file_of(folder / str(value))
         return find_project(folder, option="--promptgraft-project=FILE").resolve()
 
 

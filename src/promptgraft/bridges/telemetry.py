@@ -319,9 +319,9 @@ class _Spans:
                 # Its last call, which is before the event that closes the step.
                 step.span.end(end_time=step.ended or None)
 
-    def _asked(self, asked: PromptAsked) -> None:
+    def _asked(self, prompt_asked: PromptAsked) -> None:
         """Add a span for each model call; the calls are laid end to end up to now."""
-        calls = [event for event in asked.events if isinstance(event, ModelCalled)]
+        calls = [event for event in prompt_asked.events if isinstance(event, ModelCalled)]
         if (above := _under_way.get()) is not None:
             # An adapter that wraps others reports calls that these have already reported.
             calls = [call for call in calls if id(call) not in above.reported]
@@ -330,17 +330,17 @@ class _Spans:
         for number, call in enumerate(calls, start=1):
             began, ended = ended, ended + round(call.seconds * _NANOSECONDS)
             last = number == len(calls)
-            self._add_call(asked, call, began=began, ended=ended, last=last)
+            self._add_call(prompt_asked, call, began=began, ended=ended, last=last)
 
     def _add_call(
-        self, asked: PromptAsked, call: ModelCalled, *, began: int, ended: int, last: bool
+        self, prompt_asked: PromptAsked, call: ModelCalled, *, began: int, ended: int, last: bool
     ) -> None:
         from opentelemetry.trace import SpanKind
 
-        answers = [event for event in asked.events if isinstance(event, PromptExecuted)]
+        answers = [event for event in prompt_asked.events if isinstance(event, PromptExecuted)]
         attributes: dict[str, _Plain | None] = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": adapter_identity(asked.adapter).partition("/")[0],
+            "gen_ai.provider.name": adapter_identity(prompt_asked.adapter).partition("/")[0],
             "gen_ai.request.model": call.model,
             "gen_ai.usage.input_tokens": call.usage.input_tokens,
             "gen_ai.usage.output_tokens": call.usage.output_tokens,
@@ -352,7 +352,7 @@ class _Spans:
             attributes["gen_ai.response.finish_reasons"] = [answers[-1].response.finish_reason]
         # Only the last call: the events do not say which text belongs to an earlier one.
         if last and self._content:
-            attributes |= _content(asked.events)
+            attributes |= _content(prompt_asked.events)
         span = self._tracer.start_span(f"chat {call.model}", kind=SpanKind.CLIENT, start_time=began)
         _set(span, attributes)
         if call.fault or not answers:

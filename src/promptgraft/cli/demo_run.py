@@ -81,9 +81,9 @@ class DemoOutcome:
         return diff_override(self.job.prompt, self.result.best_override)
 
 
-def demonstrate(given: DemoOptions, *, as_json: bool, quiet: bool) -> ExitCode:
+def demonstrate(options: DemoOptions, *, as_json: bool, quiet: bool) -> ExitCode:
     """Run the demo, print its outcome, and return the exit code."""
-    outcome = _run_demo(given, quiet=quiet)
+    outcome = _run_demo(options, quiet=quiet)
     if as_json:
         print_json(_plain(outcome))
     else:
@@ -97,7 +97,7 @@ def demonstrate(given: DemoOptions, *, as_json: bool, quiet: bool) -> ExitCode:
     return exit_code_for(result.stop_reason, improved=result.improved)
 
 
-def _run_demo(given: DemoOptions, *, quiet: bool) -> DemoOutcome:
+def _run_demo(options: DemoOptions, *, quiet: bool) -> DemoOutcome:
     """Search from the plain source, and store the winner if there is one.
 
     The search ignores the overrides in the store, so that runs with the same seed give the same
@@ -105,35 +105,35 @@ def _run_demo(given: DemoOptions, *, quiet: bool) -> DemoOutcome:
     """
     example = load_example()
     descriptor = example.prompt.descriptor
-    context = OptimizationContext(OfflineAdapter(words_per_rule=8), overrides_tag=given["tag"])
-    job = OptimizationJob(example.prompt, context, _config(example.config, given))
-    address = OverrideAddress(descriptor.ns, descriptor.key, given["tag"])
-    store = _usable_store(given["store"], address)
-    progress = progress_for(f"promptgraft demo, {MODEL}, seed {given['seed']}", quiet=quiet)
+    context = OptimizationContext(OfflineAdapter(words_per_rule=8), overrides_tag=options["tag"])
+    job = OptimizationJob(example.prompt, context, _config(example.config, options))
+    address = OverrideAddress(descriptor.ns, descriptor.key, options["tag"])
+    store = _usable_store(options["store"], address)
+    progress = progress_for(f"promptgraft demo, {MODEL}, seed {options['seed']}", quiet=quiet)
     result = _uninterrupted(
         job,
-        Runner(progress=progress, workers=given["workers"]),
-        journal=given["journal"],
-        say=f"the winner will be kept under tag `{given['tag']}` in {store.place}",
+        Runner(progress=progress, workers=options["workers"]),
+        journal=options["journal"],
+        say=f"the winner will be kept under tag `{options['tag']}` in {store.place}",
     )
     outcome = DemoOutcome(job=job, result=result, store=store, address=address)
     return _kept(outcome) if result.improved else outcome
 
 
-def _config(example: RunConfig, given: DemoOptions) -> RunConfig:
+def _config(example: RunConfig, options: DemoOptions) -> RunConfig:
     # `_kept` stores the winner: it replaces what the tag held instead of adding to it.
-    config = attrs.evolve(example, seed=given["seed"], persist=False)
-    if given["budget"] is None:
+    config = attrs.evolve(example, seed=options["seed"], persist=False)
+    if options["budget"] is None:
         return config
     # Baseline and winner are measured on the held-out tickets at the end, outside `--budget`.
     for_held_out = 2 * len(config.held_out)
     least = config.least_budget - for_held_out
-    if given["budget"] < least:
+    if options["budget"] < least:
         raise ConfigError(
             f"--budget: expected at least {least} test calls, enough for the "
-            f"baseline and one step, found {given['budget']}"
+            f"baseline and one step, found {options['budget']}"
         )
-    return attrs.evolve(config, rollout_budget=given["budget"] + for_held_out)
+    return attrs.evolve(config, rollout_budget=options["budget"] + for_held_out)
 
 
 def _usable_store(folder: str | None, address: OverrideAddress) -> RevisionedStore:

@@ -401,12 +401,12 @@ class Evaluated:
         }
 
 
-def _print_evaluated(screen: Screen, found: Evaluated) -> None:
+def _print_evaluated(screen: Screen, evaluated: Evaluated) -> None:
     """Print figures, failing cases and the gate; they fit on one screen."""
-    report = found.report
+    report = evaluated.report
     screen.line(f"{report.prompt}: {cases_of_split(len(report.cases), report.split)}", bold=True)
-    screen.fields(_figures(found))
-    for note in found.notes:
+    screen.fields(_figures(evaluated))
+    for note in evaluated.notes:
         screen.line(f"warning: {note}", color="yellow")
     failing = report.failing
     unscored = tuple(case for case in report.cases if case.unscored and case.passed is not False)
@@ -414,11 +414,11 @@ def _print_evaluated(screen: Screen, found: Evaluated) -> None:
         screen.line()
         _print_cases(screen, (*failing, *unscored))
     screen.line()
-    _print_gate(screen, found)
+    _print_gate(screen, evaluated)
 
 
-def _figures(found: Evaluated) -> list[tuple[str, str]]:
-    report = found.report
+def _figures(evaluated: Evaluated) -> list[tuple[str, str]]:
+    report = evaluated.report
     answers = sum(len(case.outcomes) for case in report.cases)
     passes = sum(case.passes for case in report.cases)
     several = f" in {report.num_runs} runs" if report.num_runs > 1 else ""
@@ -430,8 +430,8 @@ def _figures(found: Evaluated) -> list[tuple[str, str]]:
         ("mean score", score(report.mean_score)),
         ("pass rate", f"{score(report.pass_rate)}  {passing}"),
     ]
-    if found.comparison is not None:
-        gain = found.comparison.gain
+    if evaluated.comparison is not None:
+        gain = evaluated.comparison.gain
         rows.append(("baseline", f"{score(gain.mean_before)}  {gain.line()}"))
     if report.repaired:
         rows.append(("repaired", report.repaired.replace(" repaired:", ":", 1)))
@@ -500,16 +500,16 @@ def _cropped(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
-def _print_gate(screen: Screen, found: Evaluated) -> None:
-    decision = found.decision
+def _print_gate(screen: Screen, evaluated: Evaluated) -> None:
+    decision = evaluated.decision
     if decision.passed:
-        note = "" if found.asked else " (no threshold set, see `--fail-under`)"
+        note = "" if evaluated.asked else " (no threshold set, see `--fail-under`)"
         screen.line(f"gate: passed{note}", color="green", bold=True)
     else:
         screen.line(f"gate: {decision.outcome}", color="red", bold=True)
     for ruling in decision.rulings:
-        is_open = found.comparison is not None and ruling.said == found.comparison.said
+        is_open = evaluated.comparison is not None and ruling.said == evaluated.comparison.said
         if is_open or not ruling.held:
             screen.line(f"  {ruling.rule}: {ruling.said}")
-    if found.saved is not None:
-        screen.line(f"saved as baseline {found.saved}")
+    if evaluated.saved is not None:
+        screen.line(f"saved as baseline {evaluated.saved}")

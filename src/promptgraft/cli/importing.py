@@ -127,18 +127,18 @@ def _is_there(path: Path, text: str) -> bool:
     return is_file(path) and path.read_bytes() == text.encode()
 
 
-def _refuse_others(given: ImportOptions, takes: Collection[str], source: str) -> None:
+def _refuse_others(options: ImportOptions, takes: Collection[str], source: str) -> None:
     """Refuse options that an import of ``source`` would ignore."""
-    for name, value in given.items():
+    for name, value in options.items():
         if value and name not in takes:
             option = name.removesuffix("s") if name in ("prompts", "fields") else name
             raise click.UsageError(f"--{option} is not for {source}; leave it out")
 
 
-def _converted(importer: type[Importer], path: Path, given: ImportOptions) -> ImportedProject:
+def _converted(importer: type[Importer], path: Path, options: ImportOptions) -> ImportedProject:
     notes = Notes()
     try:
-        return importer.convert(path, given, notes)
+        return importer.convert(path, options, notes)
     except DataFormatError:
         # What was found until then may explain the faults.
         for note in notes.lines:

@@ -185,11 +185,11 @@ def _source_of(prompt: PromptName, *, needed: bool) -> PromptTemplate[object] | 
 
 
 def _moved(
-    found: stored.StoredTag, before: Revision | None, after: Revision | None
+    tag: stored.StoredTag, before: Revision | None, after: Revision | None
 ) -> dict[str, Json]:
     """Return a tag and two of its revisions as plain data."""
     ends = {"from": stored.revision_json_or_none(before), "to": stored.revision_json_or_none(after)}
-    return {**stored.tag_json(found), **ends}
+    return {**stored.tag_json(tag), **ends}
 
 
 @command("history", "history support/triage", "history support/triage --tag canary --json")
@@ -222,28 +222,28 @@ def history_command(
             _print_history(stored_tag)
 
 
-def _revision_row(found: stored.StoredTag, revision: Revision) -> dict[str, Json]:
-    changes = _changes(found, revision)
+def _revision_row(tag: stored.StoredTag, revision: Revision) -> dict[str, Json]:
+    changes = _changes(tag, revision)
     return {
         **stored.revision_json(revision),
-        "current": revision == found.current,
+        "current": revision == tag.current,
         "overrides": len(revision.override.entries()),
         "parts": None if changes is None else parts_json(changes, checked=False),
     }
 
 
-def _changes(found: stored.StoredTag, revision: Revision) -> tuple[PartDiff, ...] | None:
+def _changes(tag: stored.StoredTag, revision: Revision) -> tuple[PartDiff, ...] | None:
     """Return what a revision changed; None if its parent is no longer kept."""
-    older = {revision.id: revision.override for revision in found.history}
-    before = found.address.empty() if revision.parent is None else older.get(revision.parent)
+    older = {revision.id: revision.override for revision in tag.history}
+    before = tag.address.empty() if revision.parent is None else older.get(revision.parent)
     return None if before is None else diff_revisions(before, revision.override)
 
 
-def _print_history(found: stored.StoredTag) -> None:
+def _print_history(tag: stored.StoredTag) -> None:
     screen = Screen()
-    screen.line(found.title, bold=True)
-    for revision in reversed(found.history):
-        current = revision == found.current
+    screen.line(tag.title, bold=True)
+    for revision in reversed(tag.history):
+        current = revision == tag.current
         made_from = f"  from {shown_hash(revision.parent)}" if revision.parent else ""
         screen.line(
             f"{'*' if current else ' '} {revision.number}  {shown_hash(revision.id)}  "
@@ -256,10 +256,10 @@ def _print_history(found: stored.StoredTag) -> None:
             screen.line(f"    {origin}")
         if revision.step:
             screen.line(f"    written with other tags, step {shown_hash(revision.step)}")
-        for part in _changes(found, revision) or ():
+        for part in _changes(tag, revision) or ():
             mark = "+" if part.before is None else "-" if part.after is None else "~"
             screen.line(f"    {mark} {part.part}")
-    if found.current is None:
+    if tag.current is None:
         screen.line("no revision is in force: the first one was rolled back")
 
 

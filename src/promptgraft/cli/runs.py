@@ -135,23 +135,23 @@ def _write(page: Path, text: str, *, as_json: bool) -> None:
         Screen().line(str(relative(page)))
 
 
-def _print_list(screen: Screen, runs: Runs, found: Sequence[RunSummary]) -> None:
-    screen.line(f"{counted(len(found), 'run')} in {relative(runs.root)}", bold=True)
-    _print_runs(screen, found)
-    for summary in found:
+def _print_list(screen: Screen, runs: Runs, summaries: Sequence[RunSummary]) -> None:
+    screen.line(f"{counted(len(summaries), 'run')} in {relative(runs.root)}", bold=True)
+    _print_runs(screen, summaries)
+    for summary in summaries:
         if summary.fault:
             complain(summary.fault)
 
 
-def _print_runs(screen: Screen, found: Sequence[RunSummary]) -> None:
+def _print_runs(screen: Screen, summaries: Sequence[RunSummary]) -> None:
     gains = "base", "best", "gain", "held out (95 %)"
     head = ("state", *gains, "verdict", "test calls", "dollars", "run")
-    table = [head, *(_row(summary) for summary in found)]
+    table = [head, *(_row(summary) for summary in summaries)]
     # Without the column for held-out gains the table fits on a narrow terminal.
-    if not any(summary.held_out for summary in found):
+    if not any(summary.held_out for summary in summaries):
         table = [(*row[:4], *row[5:]) for row in table]
     screen.table(table, optional=("base", "best", "test calls"))
-    if any(mark for summary in found for mark in summary.estimated):
+    if any(mark for summary in summaries for mark in summary.estimated):
         screen.line(ESTIMATED)
 
 

@@ -150,14 +150,14 @@ def shown_entries(
     )
 
 
-def entry_json(shown: ShownEntry) -> dict[str, Json]:
+def entry_json(shown_entry: ShownEntry) -> dict[str, Json]:
     """Return an override as plain data."""
-    entry, skipped = shown.entry, shown.skipped
+    entry, skipped = shown_entry.entry, shown_entry.skipped
     return {
         **part_json(
             entry.kind,
             entry.part,
-            checked=shown.checked,
+            checked=shown_entry.checked,
             reason=skipped.reason if skipped else None,
         ),
         "expected_hash": entry.expected_hash,
@@ -168,9 +168,9 @@ def entry_json(shown: ShownEntry) -> dict[str, Json]:
     }
 
 
-def _print_entry(screen: Screen, shown: ShownEntry) -> None:
-    entry = shown.entry
-    state = f": {_state(shown.skipped)}" if shown.checked else ""
+def _print_entry(screen: Screen, shown_entry: ShownEntry) -> None:
+    entry = shown_entry.entry
+    state = f": {_state(shown_entry.skipped)}" if shown_entry.checked else ""
     screen.line(f"{entry.part}{state}", bold=True)
     if entry.texts():
         screen.body(entry.show(), wrapped=not entry.is_text)
@@ -222,13 +222,13 @@ def _show_store(store: RevisionedStore, tag: str | None, *, as_json: bool) -> No
             screen.line(f"    {position}, {overrides}, {when}")
 
 
-def _held_json(found: stored.StoredTag) -> dict[str, Json]:
-    current = stored.revision_json(found.present())
-    return {**stored.tag_json(found), "revisions": len(found.history), "current": current}
+def _held_json(tag: stored.StoredTag) -> dict[str, Json]:
+    current = stored.revision_json(tag.present())
+    return {**stored.tag_json(tag), "revisions": len(tag.history), "current": current}
 
 
 def _source(
-    found: stored.StoredTag, name: options.PromptName, template: str | None
+    tag: stored.StoredTag, name: options.PromptName, template: str | None
 ) -> PromptDescriptor | None:
     """Return the source in ``template``, else that of the project if the project is valid."""
     if template is None:
@@ -237,26 +237,24 @@ def _source(
             return None if of_project is None else of_project.descriptor
         return None
     descriptor = choosing.load_template(template).descriptor
-    if (descriptor.ns, descriptor.key) != (found.address.ns, found.address.prompt_key):
+    if (descriptor.ns, descriptor.key) != (tag.address.ns, tag.address.prompt_key):
         raise ConfigError(
             f"--template: {template} is prompt `{descriptor.ns}/{descriptor.key}`, "
-            f"not `{found.prompt}`; name the source of that prompt"
+            f"not `{tag.prompt}`; name the source of that prompt"
         )
     return descriptor
 
 
-def _show_prompt(
-    found: stored.StoredTag, source: PromptDescriptor | None, *, as_json: bool
-) -> None:
-    entries = shown_entries(found.present().override, source)
+def _show_prompt(tag: stored.StoredTag, source: PromptDescriptor | None, *, as_json: bool) -> None:
+    entries = shown_entries(tag.present().override, source)
     if as_json:
-        print_json({**_held_json(found), "parts": [entry_json(entry) for entry in entries]})
+        print_json({**_held_json(tag), "parts": [entry_json(entry) for entry in entries]})
         return
     rows = [
-        ("prompt", found.prompt),
-        ("tag", found.address.tag),
-        *stored.fields_of(found.present()),
-        ("file", stored.override_file(found.store, found.address) or "none"),
+        ("prompt", tag.prompt),
+        ("tag", tag.address.tag),
+        *stored.fields_of(tag.present()),
+        ("file", stored.override_file(tag.store, tag.address) or "none"),
     ]
     if source is not None:
         applied = sum(entry.skipped is None for entry in entries)

@@ -318,11 +318,11 @@ def _why_not_tried(
     return f"{near}; the candidates' pages list the cases of the validation set"
 
 
-def _print_rollout(screen: Screen, one: Transcript) -> None:
-    record = one.record
+def _print_rollout(screen: Screen, transcript: Transcript) -> None:
+    record = transcript.record
     screen.line()
-    who = "a candidate that was not kept" if one.candidate is None else one.candidate
-    screen.line(f"candidate {who}, {one.position}: {score(record.score)}", bold=True)
+    who = "a candidate that was not kept" if transcript.candidate is None else transcript.candidate
+    screen.line(f"candidate {who}, {transcript.position}: {score(record.score)}", bold=True)
     texts = {
         "answer": record.output_repr,
         "trace": record.tool_trace_repr,
@@ -341,19 +341,23 @@ def _print_rollout(screen: Screen, one: Transcript) -> None:
                 screen.body(text, wrapped=True)
 
 
-def _rollout(one: Transcript) -> Json:
+def _rollout(transcript: Transcript) -> Json:
     return {
-        "position": one.position,
-        "phase": one.phase,
-        "step": one.step,
-        "candidate": one.candidate,
-        "case": one.case,
-        "score": one.record.score,
-        "input": one.record.inputs_repr,
-        "expected": one.record.expected_repr,
-        "answer": one.record.output_repr,
-        "trace": one.record.tool_trace_repr,
-        "feedback": one.record.feedback.feedback if one.record.feedback else None,
-        "fault": one.record.fault,
-        **({"steps": list(map(step_to_json, one.record.steps))} if one.record.steps else {}),
+        "position": transcript.position,
+        "phase": transcript.phase,
+        "step": transcript.step,
+        "candidate": transcript.candidate,
+        "case": transcript.case,
+        "score": transcript.record.score,
+        "input": transcript.record.inputs_repr,
+        "expected": transcript.record.expected_repr,
+        "answer": transcript.record.output_repr,
+        "trace": transcript.record.tool_trace_repr,
+        "feedback": transcript.record.feedback.feedback if transcript.record.feedback else None,
+        "fault": transcript.record.fault,
+        **(
+            {"steps": list(map(step_to_json, transcript.record.steps))}
+            if transcript.record.steps
+            else {}
+        ),
     }

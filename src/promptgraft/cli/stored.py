@@ -46,18 +46,18 @@ class StoredTag:
         """Prompt and tag, for headings."""
         return f"prompt `{self.prompt}`, tag `{self.address.tag}`"
 
-    def revision(self, wanted: str) -> Revision:
+    def revision(self, name: str) -> Revision:
         """Return a revision by its number, or by at least 4 leading digits of its id."""
         # Numbers first: a short one could also be the beginning of an id.
-        matching = [revision for revision in self.history if f"{revision.number}" == wanted]
-        if not matching and _REVISION.fullmatch(wanted):
-            matching = [revision for revision in self.history if revision.id.startswith(wanted)]
+        matching = [revision for revision in self.history if f"{revision.number}" == name]
+        if not matching and _REVISION.fullmatch(name):
+            matching = [revision for revision in self.history if revision.id.startswith(name)]
         if len(matching) == 1:
             return matching[0]
-        if not _REVISION.fullmatch(wanted) and not wanted.isdecimal():
+        if not _REVISION.fullmatch(name) and not name.isdecimal():
             raise InvalidIdentifierError(
                 "revision: expected its number, or 4 to 64 hexadecimal digits of its id, found "
-                f"{wanted!r}"
+                f"{name!r}"
             )
         names = ", ".join(
             f"{revision.number} (`{shown_hash(revision.id)}`)"
@@ -65,7 +65,7 @@ class StoredTag:
         )
         problem = "has several revisions" if matching else "has no revision"
         raise RevisionNotFoundError(
-            f"tag `{self.address.tag}` of prompt `{self.prompt}` {problem} `{wanted}`; "
+            f"tag `{self.address.tag}` of prompt `{self.prompt}` {problem} `{name}`; "
             f"{'they are' if matching else 'it has'} {names}"
         )
 
@@ -162,12 +162,12 @@ def fields_of(revision: Revision) -> list[tuple[str, str]]:
     return rows
 
 
-def written_with(found: StoredTag, revision: Revision | None) -> list[str]:
+def written_with(tag: StoredTag, revision: Revision | None) -> list[str]:
     """Return the other tags whose current revision was written in the same step."""
     if revision is None or revision.step is None:
         return []
-    neighbours = [place for place in found.store.addresses() if place != found.address]
-    tags = [_read_tag(found.store, place) for place in neighbours]
+    neighbours = [place for place in tag.store.addresses() if place != tag.address]
+    tags = [_read_tag(tag.store, place) for place in neighbours]
     # `addresses` leaves out tags that point at nothing, so each of these has a revision.
     return [neighbour.title for neighbour in tags if neighbour.present().step == revision.step]
 
@@ -219,11 +219,11 @@ def revision_json(revision: Revision) -> dict[str, Json]:
     }
 
 
-def tag_json(found: StoredTag) -> dict[str, Json]:
+def tag_json(tag: StoredTag) -> dict[str, Json]:
     """Return a tag as plain data: its store, its prompt and its file."""
     return {
-        "store": found.store.place,
-        "prompt": found.prompt,
-        "tag": found.address.tag,
-        "file": override_file(found.store, found.address),
+        "store": tag.store.place,
+        "prompt": tag.prompt,
+        "tag": tag.address.tag,
+        "file": override_file(tag.store, tag.address),
     }

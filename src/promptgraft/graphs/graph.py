@@ -45,8 +45,8 @@ from promptgraft.targets.prompts import PromptSet, StandIn, address_of, no_adapt
 from promptgraft.targets.texts import as_errors
 
 
-def _as_prompt(given: PromptTemplate[Any] | Prompt[Any] | None) -> Prompt[Any] | None:
-    return Prompt(given) if isinstance(given, PromptTemplate) else given
+def _as_prompt(prompt: PromptTemplate[Any] | Prompt[Any] | None) -> Prompt[Any] | None:
+    return Prompt(prompt) if isinstance(prompt, PromptTemplate) else prompt
 
 
 @attrs.frozen
@@ -94,18 +94,18 @@ class Node:
             check_adapter(self.adapter, f"node `{self.name}`: adapter")
 
 
-def _as_nodes(given: Iterable[Node]) -> tuple[Node, ...]:
-    nodes = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+def _as_nodes(values: Iterable[Node]) -> tuple[Node, ...]:
+    nodes = tuple(values) if isinstance(values, (list, tuple)) else (values,)
     for node in nodes:
         if not isinstance(node, Node):
             raise ConfigError(f"nodes: expected a list of Node, found {shown(node)}")
     return nodes
 
 
-def _as_edges(given: Iterable[Edge] | None) -> tuple[Edge, ...] | None:
-    if given is None:
+def _as_edges(values: Iterable[Edge] | None) -> tuple[Edge, ...] | None:
+    if values is None:
         return None
-    edges = tuple(given)
+    edges = tuple(values)
     for edge in edges:
         match edge:
             case (str(), str()):
@@ -453,7 +453,7 @@ def step(node: str, *, input: object = None) -> Iterator[Opened]:  # noqa: A002 
     if run is None:
         yield Opened("", node, (), "")
         return
-    with run.step(node, given=() if input is None else (input,)) as (opened, _):
+    with run.step(node, params=() if input is None else (input,)) as (opened, _):
         if opened.node in run.settings.nodes:
             opened.parts = run.settings.nodes[opened.node].parts
         yield opened

@@ -169,14 +169,14 @@ class Run:
         if graph is None:
             response = self._ask_prompt(node, params)
         else:
-            with self.step(node, given=params) as (step, _):
+            with self.step(node, params=params) as (step, _):
                 response = self._ask_graph(node, graph, params)
                 step.output = response.text
         self._latest = response
         return response.text if response.output is None else response.output
 
     def _ask_prompt(self, node: str, params: Sequence[object]) -> PromptResponse[object]:
-        with self.step(node, given=params) as (step, branch):
+        with self.step(node, params=params) as (step, branch):
             bound = self.find(node)
             step.parts = bound.parts
             try:
@@ -213,7 +213,7 @@ class Run:
             FlowError: ``node`` has a prompt, or the edge to it is not declared.
             Exception: whatever the function raises.
         """
-        with self.step(node, given=args) as (step, _):
+        with self.step(node, params=args) as (step, _):
             kind = self.settings.kind_of(step.node)
             if kind != "function":
                 self.refuse(f"node `{node}` has a {kind}; ask it")
@@ -332,7 +332,7 @@ class Run:
         return FlowError(message, graph=settings.graph, case=settings.case, step=step, node=node)
 
     @contextmanager
-    def step(self, node: str, *, given: Sequence[object]) -> Iterator[tuple[Opened, Branch]]:
+    def step(self, node: str, *, params: Sequence[object]) -> Iterator[tuple[Opened, Branch]]:
         """Return a context for a step, which yields the step and a session for its events.
 
         Raises:
@@ -342,7 +342,7 @@ class Run:
             raise self.fault
         node = self.full_name(node)
         self._places += 1
-        input_shown = shown_value(given[0] if len(given) == 1 else given) if given else ""
+        input_shown = shown_value(params[0] if len(params) == 1 else params) if params else ""
         after = tuple(id_ for id_, _ in self.ends)
         # Set before the checks, so that their errors name the step.
         step = self.last = Opened(f"{self._place}{self._places}", node, after, input_shown)
@@ -384,9 +384,9 @@ class Run:
     def _too_many(self, which: str) -> CandidateError:
         return CandidateError(f"the flow did not end within {self.settings.max_steps} steps{which}")
 
-    def _close(self, step: Opened, own: Branch, *, error: str = "") -> None:
+    def _close(self, step: Opened, branch: Branch, *, error: str = "") -> None:
         """Record a finished step, after the events inside it."""
-        events = own.join()
+        events = branch.join()
         if step.id != f"{self._place}{self._places}":
             # Steps were taken inside: its result follows them, so it gets a later place.
             self._places += 1

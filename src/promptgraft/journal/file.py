@@ -146,7 +146,7 @@ class FileJournal(Journal):
         if os.getpid() == self._process:
             self._held.close()
 
-    def _lock_in(self, held: contextlib.ExitStack) -> None:
+    def _lock_in(self, stack: contextlib.ExitStack) -> None:
         path = self._path
         beside = path.with_name(f"{path.name}.lock")
         if not path.parent.is_dir():  # filelock would create it
@@ -155,7 +155,7 @@ class FileJournal(Journal):
                 "create it first"
             )
         try:
-            held.enter_context(held_lock(beside, what=f"journal {path}", mend="close it there"))
+            stack.enter_context(held_lock(beside, what=f"journal {path}", mend="close it there"))
         except OSError as error:
             raise JournalWriteError(
                 f"journal {path} cannot be locked: {error.strerror}; make {beside} writable"

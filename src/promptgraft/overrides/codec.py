@@ -184,24 +184,24 @@ def _check_form(plain: Json, revision: Revision, where: str) -> None:
         raise DataFormatError(f"{where}: {next(_differences(plain, written, '$'))}")
 
 
-def _differences(found: Json, written: Json, place: str) -> Iterator[str]:
-    if canonical_json(found) == canonical_json(written):
+def _differences(read: Json, written: Json, place: str) -> Iterator[str]:
+    if canonical_json(read) == canonical_json(written):
         return
-    match found, written:
+    match read, written:
         case dict(), dict():
             yield from (
-                f"required key missing @ {place}.{key}" for key in written.keys() - found.keys()
+                f"required key missing @ {place}.{key}" for key in written.keys() - read.keys()
             )
             yield from (
-                f"expected no empty value @ {place}.{key}" for key in found.keys() - written.keys()
+                f"expected no empty value @ {place}.{key}" for key in read.keys() - written.keys()
             )
             for key in written:
-                yield from _differences(found[key], written[key], f"{place}.{key}")
-        case list(), list() if len(found) == len(written):
-            for index, (entry_found, entry_written) in enumerate(zip(found, written, strict=True)):
+                yield from _differences(read[key], written[key], f"{place}.{key}")
+        case list(), list() if len(read) == len(written):
+            for index, (entry_found, entry_written) in enumerate(zip(read, written, strict=True)):
                 yield from _differences(entry_found, entry_written, f"{place}[{index}]")
         case _:
-            yield f"expected {shown(written)} as stores write it, found {shown(found)} @ {place}"
+            yield f"expected {shown(written)} as stores write it, found {shown(read)} @ {place}"
 
 
 def _revision(document: RevisionDocument, where: str) -> Revision:

@@ -194,22 +194,22 @@ def effective_parts(descriptor: PromptDescriptor, fresh: PromptOverride | None) 
 
 
 def left_by(
-    candidates: Iterable[PromptOverride], base: PromptOverride, held: PromptOverride
+    candidates: Iterable[PromptOverride], base: PromptOverride, stored: PromptOverride
 ) -> PromptOverride:
-    """Return the entries of ``held`` that were left by earlier candidates over ``base``."""
+    """Return the entries of ``stored`` that were left by earlier candidates over ``base``."""
     merged = [base.merged_with(candidate) for candidate in candidates]
-    return held.holding(
+    return stored.holding(
         entry
-        for entry in held.entries()
+        for entry in stored.entries()
         if entry != base.find(entry) and any(entry == override.find(entry) for override in merged)
     )
 
 
 def uncovered(
-    descriptor: PromptDescriptor, base: PromptOverride, left: PromptOverride
+    descriptor: PromptDescriptor, base: PromptOverride, leftover: PromptOverride
 ) -> PromptOverride:
-    """Return the fresh entries of ``base`` that ``left`` has replaced."""
-    entries_found = (base.find(entry) or base.undone_by(entry) for entry in left.entries())
+    """Return the fresh entries of ``base`` that ``leftover`` has replaced."""
+    entries_found = (base.find(entry) or base.undone_by(entry) for entry in leftover.entries())
     return base.holding(
         entry for entry in entries_found if entry is not None and is_fresh(descriptor, entry)
     )

@@ -138,20 +138,20 @@ def wanted_revision(present: Revision | None, named: str | None, where: str) -> 
     return present.parent
 
 
-def one_id(known: Mapping[str, object], wanted: str, where: str) -> str:
-    """Return the unique known id that starts with ``wanted``.
+def one_id(known_ids: Mapping[str, object], beginning: str, where: str) -> str:
+    """Return the unique known id that starts with ``beginning``.
 
     Raises:
         RevisionNotFoundError: there is none, or there are several.
     """
-    ids_found = sorted(id_ for id_ in known if id_.startswith(wanted))
+    ids_found = sorted(id_ for id_ in known_ids if id_.startswith(beginning))
     if len(ids_found) == 1:
         return ids_found[0]
     if not ids_found:
         raise errors.RevisionNotFoundError(
-            f"{where} has no revision {shown_hash(wanted)}; see its history for those it has"
+            f"{where} has no revision {shown_hash(beginning)}; see its history for those it has"
         )
     ids = ", ".join(map(shown_hash, ids_found))
     raise errors.RevisionNotFoundError(
-        f"{where} has several revisions {wanted}…: {ids}; give more digits"
+        f"{where} has several revisions {beginning}…: {ids}; give more digits"
     )

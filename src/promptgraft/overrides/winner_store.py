@@ -106,9 +106,9 @@ class UpsertStore:
             stored.append(self.read(descriptor, override.tag) or override)
         return tuple(stored)
 
-    def _check_replaced(self, override: PromptOverride, left: Iterable[Entry]) -> None:
+    def _check_replaced(self, override: PromptOverride, remaining: Iterable[Entry]) -> None:
         """Refuse entries that only a removal takes back; a store without one would keep them."""
-        for entry in left:
+        for entry in remaining:
             newer = override.find(entry)
             if newer is None or newer.over(entry) != newer:
                 raise StoreError(

@@ -283,11 +283,13 @@ _MENDS = {
 }
 
 
-def _stale_source(found: SkippedOverride) -> str:
-    now = "no longer there" if found.found_hash is None else f"now {shown_hash(found.found_hash)}"
+def _stale_source(skipped: SkippedOverride) -> str:
+    now = (
+        "no longer there" if skipped.found_hash is None else f"now {shown_hash(skipped.found_hash)}"
+    )
     return (
-        f"{found.reason}: the winner was made for source "
-        f"{shown_hash(found.expected_hash)}, the source is {now}; {_MENDS[found.reason]}"
+        f"{skipped.reason}: the winner was made for source "
+        f"{shown_hash(skipped.expected_hash)}, the source is {now}; {_MENDS[skipped.reason]}"
     )
 
 
@@ -636,7 +638,7 @@ class Rewritten:
         return parts
 
 
-def _places(run: RunRecord, winner: Winner, found: ProjectPrompt) -> Iterator[str]:
+def _places(run: RunRecord, winner: Winner, prompt: ProjectPrompt) -> Iterator[str]:
     """Yield a line for each text that has changed since the run began, if that is known."""
-    if run.started is not None and isinstance(found.source, TextsSource):
-        yield from found.source.changed_since(run.started.texts, winner.base)
+    if run.started is not None and isinstance(prompt.source, TextsSource):
+        yield from prompt.source.changed_since(run.started.texts, winner.base)

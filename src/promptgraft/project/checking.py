@@ -531,10 +531,10 @@ def _otherwise(value: Json) -> str | None:
     return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, indent=1)
 
 
-def _fault(metric: Metric, case: Case, said: object) -> CallerError | None:
+def _fault(metric: Metric, case: Case, output: object) -> CallerError | None:
     """Return how a metric fails on an answer; None if it does not."""
     try:
-        verdict_on(metric, case, _answer(said))
+        verdict_on(metric, case, _answer(output))
     except CallerError as error:
         return error
     except PromptgraftError:  # of what a metric calls, such as a server that is down
@@ -547,10 +547,10 @@ def _effect(error: CallerError | None) -> str:
     return f"such an answer {'stays unscored' if is_down else 'ends a run'}: {error}"
 
 
-def _answer(said: object) -> Answer:
-    text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+def _answer(output: object) -> Answer:
+    text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
     answer = Answer(text=text, usage=_USAGE, cost=Decimal(0), seconds=0.0)
-    if not isinstance(said, str):
+    if not isinstance(output, str):
         answer = attrs.evolve(answer, output=json.loads(text))
     return answer
 

@@ -322,13 +322,13 @@ def importer_of(path: Path) -> type[Importer]:
 
 
 def name_of(
-    text: str, taken: Sequence[str] | Mapping[str, object] = (), *, joint: str = "-"
+    text: str, used_names: Sequence[str] | Mapping[str, object] = (), *, joint: str = "-"
 ) -> str:
     """Turn a text into a valid name that is not taken."""
     # Names become parts of paths and keys of sections.
     name = re.sub(r"[^a-z0-9]+", joint, text.lower()).strip(joint)[:40] or "x"
     free_name, number = name, 1
-    while free_name in taken:
+    while free_name in used_names:
         number += 1
         free_name = f"{name}{joint}{number}"
     return free_name

@@ -140,19 +140,19 @@ def _refuse_foreign_host(config: ModelConfig) -> None:
         )
 
 
-def _called(found: ProviderAdapter | FunctionType, spec: str, python: PythonSource) -> object:
-    if not isinstance(found, FunctionType):
-        return found
+def _called(loaded: ProviderAdapter | FunctionType, spec: str, python: PythonSource) -> object:
+    if not isinstance(loaded, FunctionType):
+        return loaded
     with beside(place_of(spec, spec, base=python.folder).folder):
-        return call_maker(found, spec)
+        return call_maker(loaded, spec)
 
 
-def _as_adapter(made: object, spec: str) -> ProviderAdapter:
-    if not _is_adapter(made):
+def _as_adapter(adapter: object, spec: str) -> ProviderAdapter:
+    if not _is_adapter(adapter):
         raise ConfigError(
-            f"{spec}: expected an adapter, it returned {class_shown(made)}; {_lacking(made)}"
+            f"{spec}: expected an adapter, it returned {class_shown(adapter)}; {_lacking(adapter)}"
         )
-    return made
+    return adapter
 
 
 def _is_adapter(value: object) -> TypeGuard[ProviderAdapter]:

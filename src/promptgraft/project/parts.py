@@ -97,9 +97,9 @@ DEFAULT_REFLECTION = "openai/gpt-6.1-sol"
 """The model that proposes texts unless another one is named."""
 
 
-def named_options(given: FormatOptions) -> list[str]:
+def named_options(options: FormatOptions) -> list[str]:
     """Return the given options that go with ``--baml``, ``--function`` first."""
-    values = dict(given)
+    values = dict(options)
     names = ("function", "test", "weights", "reflection")
     return [f"--{name}" for name in names if values[name]]
 
@@ -370,11 +370,11 @@ _MISFITS = {
 }
 
 
-def check_fits(found: ProjectPrompt, agent: AgentConfig | None, around: Surroundings) -> None:
+def check_fits(prompt: ProjectPrompt, agent: AgentConfig | None, around: Surroundings) -> None:
     """Raise a ``DataFormatError`` for texts without an agent, or an agent without texts."""
-    is_asked = takes_cases(found.prompt)
-    if not found.answers_itself and is_asked != (agent is not None):
-        raise around.refusal(("prompts", found.name), _MISFITS[is_asked])
+    is_asked = takes_cases(prompt.prompt)
+    if not prompt.answers_itself and is_asked != (agent is not None):
+        raise around.refusal(("prompts", prompt.name), _MISFITS[is_asked])
 
 
 def unset_variables(agent: object, around: Surroundings) -> Iterator[str]:

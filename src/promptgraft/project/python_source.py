@@ -161,7 +161,7 @@ class PythonSource:
         self.folder = folder
         self._modules: dict[Path, ModuleType] = {}
 
-    def load(self, spec: str, wanted: ObjectKind[T], what: str) -> T:
+    def load(self, spec: str, kind: ObjectKind[T], what: str) -> T:
         """Return the object that ``module:NAME`` or ``file.py:NAME`` names.
 
         Raises:
@@ -169,14 +169,14 @@ class PythonSource:
                 written yet; the message begins with ``what``, an option or a place in a file.
         """
         place = place_of(spec, what, base=self.folder)
-        if _STAND_INS.get() and wanted is FUNCTION:
-            function = wanted.read(_stand_in(spec, place.attribute))
+        if _STAND_INS.get() and kind is FUNCTION:
+            function = kind.read(_stand_in(spec, place.attribute))
             assert function is not None  # noqa: S101 - any function is one
             return function
         if _WITHOUT_CODE.get():
             _check_syntax(place, what)
             raise NotRunError(f"{what}: `{spec}` {NOT_RUN}")
-        value = _found_in(self._module_at(place, what), place, wanted, what)
+        value = _found_in(self._module_at(place, what), place, kind, what)
         if (line := _unwritten_at(value)) is not None:
             raise ConfigError(
                 f"{what}: `{spec}` is not written yet: {place.where}:{line} only raises "
@@ -184,11 +184,11 @@ class PythonSource:
             )
         return value
 
-    def read(self, node: Node, wanted: ObjectKind[T]) -> T | None:
+    def read(self, node: Node, kind: ObjectKind[T]) -> T | None:
         """Return the object that ``node`` names; None, with the fault noted, if there is none."""
         what = str(node.path[-1])
         try:
-            return self.load(str(node.value), wanted, what)
+            return self.load(str(node.value), kind, what)
         except ConfigError as error:
             node.fault(without_name(str(error), what))
             return None

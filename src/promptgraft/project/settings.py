@@ -292,24 +292,24 @@ def described(written: Json) -> dict[str, Json]:
     }
 
 
-def _filled(kind: type[Settings], given: dict[str, Json]) -> dict[str, Json]:
+def _filled(kind: type[Settings], settings: dict[str, Json]) -> dict[str, Json]:
     """Return settings, including those of groups, with plain defaults filled in."""
     groups = groups_of(kind)
-    filled = dict(given)
+    filled = dict(settings)
     for field in attrs.fields(kind):
         if field.name in ELSEWHERE:
             continue
         if field.name in groups and field.name != "targets":
-            filled[field.name] = _filled(groups[field.name], _object(given.get(field.name)))
+            filled[field.name] = _filled(groups[field.name], _object(settings.get(field.name)))
         elif isinstance(field.default, (bool, int, float, str)):
             filled.setdefault(field.name, field.default)
     return filled
 
 
-def _splits(given: dict[str, Json]) -> dict[str, Json]:
-    if "files" in given or "field" in given:
-        return given
-    return {"ratio": {**DEFAULT_RATIO}, "seed": 0, **given}
+def _splits(settings: dict[str, Json]) -> dict[str, Json]:
+    if "files" in settings or "field" in settings:
+        return settings
+    return {"ratio": {**DEFAULT_RATIO}, "seed": 0, **settings}
 
 
 def _object(value: Json) -> dict[str, Json]:

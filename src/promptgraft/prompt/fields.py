@@ -145,7 +145,7 @@ def classes_in(kind: Any) -> tuple[type, ...]:
     return tuple(classes.values())
 
 
-def _collect(kind: Any, found: dict[str, type]) -> None:
+def _collect(kind: Any, classes: dict[str, type]) -> None:
     if not isinstance(kind, type) or field_names(kind) is None:
         origin = get_origin(kind)
         if isinstance(origin, type) and field_names(origin) is not None:
@@ -153,9 +153,9 @@ def _collect(kind: Any, found: dict[str, type]) -> None:
                 f"{shown(kind)} is a generic class; expected one without type parameters"
             )
         for argument in get_args(kind):
-            _collect(argument, found)
+            _collect(argument, classes)
         return
-    class_before = found.get(kind.__name__)
+    class_before = classes.get(kind.__name__)
     # Also where a class holds itself.
     if class_before is kind:
         return
@@ -164,9 +164,9 @@ def _collect(kind: Any, found: dict[str, type]) -> None:
             f"two classes are named `{kind.__name__}` ({shown(class_before)} and {shown(kind)}); "
             "rename one"
         )
-    found[kind.__name__] = kind
+    classes[kind.__name__] = kind
     for field in fields_of(kind):
-        _collect(field.kind, found)
+        _collect(field.kind, classes)
 
 
 def options_of(kind: Any) -> tuple[str, ...]:

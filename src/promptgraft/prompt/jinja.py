@@ -101,11 +101,11 @@ def _assigned(statements: Iterable[nodes.Node]) -> Iterator[str]:
             yield from _assigned((*statement.body, *statement.elif_, *statement.else_))
 
 
-def _fresh_name(kind: str, taken: set[str]) -> str:
+def _fresh_name(kind: str, used_names: set[str]) -> str:
     number = 1
-    while f"{kind}_{number}" in taken:
+    while f"{kind}_{number}" in used_names:
         number += 1
-    taken.add(f"{kind}_{number}")
+    used_names.add(f"{kind}_{number}")
     return f"{kind}_{number}"
 
 

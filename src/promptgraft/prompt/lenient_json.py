@@ -187,14 +187,14 @@ def _decoded(body: str) -> str | None:
         return None
 
 
-def _as_json(found: re.Match[str]) -> str:
+def _as_json(match: re.Match[str]) -> str:
     """Return an escape, or a quote without one, as JSON spells it."""
-    char = found[1]
+    char = match[1]
     if char is None:
         return '\\"'
     if char == "'":
         return "'"
-    return found[0] if char in _JSON_ESCAPES else f"\\{found[0]}"
+    return match[0] if char in _JSON_ESCAPES else f"\\{match[0]}"
 
 
 _FENCED_JSON = re.compile(r"\A```(?:json)?[^\S\n]*\n(.*?)```\Z", re.DOTALL | re.IGNORECASE)

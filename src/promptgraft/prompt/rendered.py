@@ -270,17 +270,17 @@ def check_output_type(output_type: Any, where: str) -> None:
     check_round_trip(output_type, f"{where}: output_type")
 
 
-def check_choice(said: Described, output_type: Any, where: str) -> None:
+def check_choice(described: Described, output_type: Any, where: str) -> None:
     """Refuse the description of a choice if there is none, or of a missing option."""
-    if said == Described():
+    if described == Described():
         return
     options = options_of(output_type)
-    if not options or said.aliases:
+    if not options or described.aliases:
         raise PromptDefinitionError(
             f"{where}: choice: only an answer that is a choice is described by it, and a choice "
             "has no aliases; describe the fields of a class with annotations"
         )
-    for option in said.values:
+    for option in described.values:
         if option not in options:
             raise PromptDefinitionError(
                 f"{where}: choice: there is no option {shown(option)}; options: "

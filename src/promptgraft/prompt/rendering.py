@@ -389,13 +389,16 @@ def _calls(calls: Iterable[ToolCall], *, named: bool = False) -> Iterator[str]:
 
 
 def _examples(
-    path: SectionPath, examples: Mapping[str, WorkedExample], output_type: Any, said: FieldTexts
+    path: SectionPath,
+    examples: Mapping[str, WorkedExample],
+    output_type: Any,
+    field_texts: FieldTexts,
 ) -> Iterator[RenderedSection]:
     for key, example in examples.items():
         blocks = [f"Objective: {example.objective}"]
         if example.steps:
             blocks.append("Steps:\n" + "\n".join(_calls(example.steps, named=True)))
-        outcome = shown_outcome(example.outcome_json, output_type, said)
+        outcome = shown_outcome(example.outcome_json, output_type, field_texts)
         blocks.append(f"Outcome: {outcome}")
         yield RenderedSection(
             path=(*path, key), title=f"Example: {key}", segments=(Segment("\n\n".join(blocks)),)

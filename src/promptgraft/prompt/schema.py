@@ -116,10 +116,12 @@ def type_name(kind: Any) -> str:
     return kind.__name__ if is_class else "answer"
 
 
-def describe(said: Described, options: Sequence[str] = ()) -> str:
+def describe(described: Described, options: Sequence[str] = ()) -> str:
     """Return the description of a field, with the meanings of the options of a choice."""
-    meanings = [f"{option}: {said.values[option]}" for option in options if option in said.values]
-    lines = [said.description, *(f"- {meaning}" for meaning in meanings)]
+    meanings = [
+        f"{option}: {described.values[option]}" for option in options if option in described.values
+    ]
+    lines = [described.description, *(f"- {meaning}" for meaning in meanings)]
     return "\n".join(line for line in lines if line)
 
 
@@ -230,9 +232,9 @@ def _decorate(
     schema["required"] = needed
 
 
-def shown_name(name: str, said: Described) -> str:
+def shown_name(name: str, described: Described) -> str:
     """Return the name of a field that the model is shown."""
-    return said.aliases[0] if said.aliases else name
+    return described.aliases[0] if described.aliases else name
 
 
 def _inlined(schema: JsonObject, definitions: Mapping[str, JsonObject]) -> JsonObject:
@@ -309,14 +311,14 @@ def params_descriptions(params_type: Any, descriptions: Mapping[str, str]) -> Fi
     }
 
 
-def shown_names(data: Json, kind: Any, said: FieldTexts) -> Json:
+def shown_names(data: Json, kind: Any, field_texts: FieldTexts) -> Json:
     """Rename the fields in a value of type ``kind`` to the names that the model is shown."""
 
-    def rename(found: dict[str, Json], fields: Sequence[FieldInfo]) -> Iterator[_Renamed]:
+    def rename(members: dict[str, Json], fields: Sequence[FieldInfo]) -> Iterator[_Renamed]:
         by_name = {field.name: field for field in fields}
-        for key, value in found.items():
+        for key, value in members.items():
             if field := by_name.get(key):
-                name = shown_name(field.name, said.get(field.key, field.described))
+                name = shown_name(field.name, field_texts.get(field.key, field.described))
                 yield name, value, field.kind
             else:
                 yield key, value, None
@@ -324,7 +326,7 @@ def shown_names(data: Json, kind: Any, said: FieldTexts) -> Json:
     return _renamed(data, kind, rename)
 
 
-def own_names(data: Json, kind: Any, said: FieldTexts, *, where: str | None = None) -> Json:
+def own_names(data: Json, kind: Any, field_texts: FieldTexts, *, where: str | None = None) -> Json:
     """Rename the fields in an answer of type ``kind`` to their own names, at every depth.
 
     Keys may be names or aliases, in any case and with any of ``_``, ``-`` and spaces; options
@@ -335,11 +337,11 @@ def own_names(data: Json, kind: Any, said: FieldTexts, *, where: str | None = No
         DataFormatError: ``where`` is given, and two keys name one field.
     """
 
-    def rename(found: dict[str, Json], fields: Sequence[FieldInfo]) -> Iterator[_Renamed]:
-        names = _names(fields, said)
+    def rename(members: dict[str, Json], fields: Sequence[FieldInfo]) -> Iterator[_Renamed]:
+        names = _names(fields, field_texts)
         kinds = {field.name: field.kind for field in fields}
         names_seen: dict[str, str] = {}
-        for key, value in found.items():
+        for key, value in members.items():
             name = key if key in kinds else names.get(fold_name(key))
             if name is None:
                 if where is not None:
@@ -355,12 +357,12 @@ def own_names(data: Json, kind: Any, said: FieldTexts, *, where: str | None = No
     return _renamed(data, kind, rename)
 
 
-def shown_outcome(outcome_json: str, kind: Any, said: FieldTexts) -> str:
+def shown_outcome(outcome_json: str, kind: Any, field_texts: FieldTexts) -> str:
     """Return the outcome of a task example as a model would write it."""
     value = parse_json(outcome_json, where="outcome")
     if isinstance(value, str):
         return value
-    return json.dumps(shown_names(value, kind, said), ensure_ascii=False)
+    return json.dumps(shown_names(value, kind, field_texts), ensure_ascii=False)
 
 
 def _renamed(data: Json, kind: Any, rename: _Rename) -> Json:
@@ -397,11 +399,11 @@ def _renamed(data: Json, kind: Any, rename: _Rename) -> Json:
     return data
 
 
-def _names(fields: Sequence[FieldInfo], said: FieldTexts) -> dict[str, str]:
+def _names(fields: Sequence[FieldInfo], field_texts: FieldTexts) -> dict[str, str]:
     """Return the field for each folded name; own names take precedence over aliases."""
     names: dict[str, str] = {}
     for field in fields:
-        for alias in said.get(field.key, field.described).aliases:
+        for alias in field_texts.get(field.key, field.described).aliases:
             names.setdefault(fold_name(alias), field.name)
     for field in fields:
         names[fold_name(field.name)] = field.name

@@ -131,21 +131,21 @@ def texts_in(rendered: RenderedPrompt[object]) -> Mapping[str, str]:
     return FrozenMap((show_path(section.path), section.text) for section in rendered.sections)
 
 
-def _kept(texts: Mapping[str, str], wanted: Placeholders) -> Mapping[str, Sequence[str]]:
-    if isinstance(wanted, Mapping):
-        _check_names("placeholders", wanted, texts)
-        return wanted
-    if isinstance(wanted, str):
-        raise ConfigError(f"placeholders: expected a list, found a text; write [{wanted!r}]")
-    names = frozenset(wanted)
+def _kept(texts: Mapping[str, str], placeholders: Placeholders) -> Mapping[str, Sequence[str]]:
+    if isinstance(placeholders, Mapping):
+        _check_names("placeholders", placeholders, texts)
+        return placeholders
+    if isinstance(placeholders, str):
+        raise ConfigError(f"placeholders: expected a list, found a text; write [{placeholders!r}]")
+    names = frozenset(placeholders)
     names_by_text = {name: kept_names(text, _PLAIN, names) for name, text in texts.items()}
-    for placeholder in wanted:
+    for placeholder in placeholders:
         if not any(placeholder in names_found for names_found in names_by_text.values()):
             raise ConfigError(
                 f"placeholders: no text holds {placeholder!r}; write it into one or leave it out"
             )
     return {
-        name: [name for name in wanted if name in names_found]
+        name: [name for name in placeholders if name in names_found]
         for name, names_found in names_by_text.items()
     }
 

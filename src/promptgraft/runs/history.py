@@ -161,9 +161,9 @@ class RoundSummary:
 _LEAST_FOR_A_PACE = timedelta(seconds=5)
 
 
-def shown_mean(one: events.CandidateAdded) -> str:
+def shown_mean(candidate: events.CandidateAdded) -> str:
     """Return the mean of a candidate, with ``~`` if it is an estimate."""
-    return score(one.mean, estimated=one.estimated)
+    return score(candidate.mean, estimated=candidate.estimated)
 
 
 @attrs.define
@@ -525,5 +525,5 @@ class RunHistory:
         )
 
 
-def _refuse(name: str, expected: str, found: object) -> NoReturn:
-    raise DataFormatError(f"{name}: expected {expected}, found {found}")
+def _refuse(name: str, expected: str, value: object) -> NoReturn:
+    raise DataFormatError(f"{name}: expected {expected}, found {value}")

@@ -325,19 +325,19 @@ def _folders(root: Path) -> list[RunFolder]:
     return [RunFolder(path) for path in paths if RUN_ID.fullmatch(path.name) and path.is_dir()]
 
 
-def _after(known: RunSummary, event: Event) -> RunSummary:
+def _after(summary: RunSummary, event: Event) -> RunSummary:
     """Return a summary updated by one of the last events of a run."""
     match event:
         case RunEnded():
-            measured = _measured(known, event)
+            measured = _measured(summary, event)
             return attrs.evolve(measured, state=_end_of(event), steps=event.steps, ended=event)
         case RunProgress():
-            return attrs.evolve(_measured(known, event), steps=event.step, budget=event.budget)
+            return attrs.evolve(_measured(summary, event), steps=event.step, budget=event.budget)
         case RunPlanned():
-            return attrs.evolve(known, budget=event.budget)
+            return attrs.evolve(summary, budget=event.budget)
         case CandidateAdded():
             joined = attrs.evolve(
-                known,
+                summary,
                 steps=event.step,
                 candidates=event.candidate + 1,
                 rollouts=event.rollouts,
@@ -345,17 +345,17 @@ def _after(known: RunSummary, event: Event) -> RunSummary:
             )
             return _scored(joined, event)
         case CandidateScored():
-            return _scored(known, event)
-    return known
+            return _scored(summary, event)
+    return summary
 
 
 def _end_of(event: RunEnded) -> State:
     return State.STOPPED if is_early(event.stop_reason) else State.ENDED
 
 
-def _measured(known: RunSummary, event: RunEnded | RunProgress) -> RunSummary:
+def _measured(summary: RunSummary, event: RunEnded | RunProgress) -> RunSummary:
     return attrs.evolve(
-        known,
+        summary,
         candidates=event.candidates,
         rollouts=event.rollouts,
         cost=event.cost,
@@ -365,14 +365,14 @@ def _measured(known: RunSummary, event: RunEnded | RunProgress) -> RunSummary:
     )
 
 
-def _scored(known: RunSummary, event: CandidateAdded | CandidateScored) -> RunSummary:
-    baseline, best = known.estimated
+def _scored(summary: RunSummary, event: CandidateAdded | CandidateScored) -> RunSummary:
+    baseline, best = summary.estimated
     if event.candidate == 0:
-        known = attrs.evolve(known, baseline_mean=event.mean, estimated=(event.estimated, best))
+        summary = attrs.evolve(summary, baseline_mean=event.mean, estimated=(event.estimated, best))
         baseline = event.estimated
     if event.candidate == event.best:
-        known = attrs.evolve(known, best_mean=event.mean, estimated=(baseline, event.estimated))
-    return known
+        summary = attrs.evolve(summary, best_mean=event.mean, estimated=(baseline, event.estimated))
+    return summary
 
 
 def _listed(folder: RunFolder) -> RunSummary:

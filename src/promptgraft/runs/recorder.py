@@ -119,7 +119,7 @@ class Recorder:
         if isinstance(event, QuestionAsked):
             self._check_folder()
             page = self._folder.question(event.position)
-            self._write_page(page, lambda: event.text, known=True)
+            self._write_page(page, lambda: event.text, is_recorded=True)
             return
         lines = self._lines.of(event)
         if lines:
@@ -127,7 +127,7 @@ class Recorder:
         for line in lines:
             is_recorded = self._file.holds(line)
             # Pages are written before the line, so that readers of the line find them.
-            self._write(line, known=is_recorded)
+            self._write(line, is_recorded=is_recorded)
             if isinstance(line, events.RunEnded):
                 self._remove_pages_of_others()
             if not is_recorded:
@@ -150,7 +150,7 @@ class Recorder:
             self._history.add(line)
             is_over = isinstance(line, events.RunEnded)
             if pages:
-                self._write(line, known=True)
+                self._write(line, is_recorded=True)
             elif isinstance(line, events.RunEnded):
                 self._write_documents(line)
         if is_over and pages:
@@ -162,7 +162,7 @@ class Recorder:
 
         write_report(self._folder)
 
-    def _write(self, line: Event, *, known: bool) -> None:
+    def _write(self, line: Event, *, is_recorded: bool) -> None:
         if isinstance(line, RoundEvent):
             # The page of a round is written from all of its events when it ends.
             same = self._round and self._round[0].step == line.step
@@ -170,23 +170,25 @@ class Recorder:
         match line:
             case events.RunStarted():
                 page = self._folder.candidate(0)
-                self._write_page(page, lambda: pages.waiting_baseline(line), known=True)
+                self._write_page(page, lambda: pages.waiting_baseline(line), is_recorded=True)
                 write_texts(self._folder.baseline_prompts, line.texts, endings=self._endings)
             case events.CandidateAdded() | events.CandidateScored():
                 page = self._folder.candidate(line.candidate)
-                self._write_page(page, lambda: self._page_of(line.candidate), known=known)
+                self._write_page(
+                    page, lambda: self._page_of(line.candidate), is_recorded=is_recorded
+                )
                 if isinstance(line, events.CandidateAdded):
-                    self._write_source(page, line, known=known)
+                    self._write_source(page, line, is_recorded=is_recorded)
                 self._write_best(line.best)
             case events.MutationRejected():
                 page = self._folder.rejection(line.step, line.attempt)
-                self._write_page(page, lambda: pages.rejection_page(line), known=known)
+                self._write_page(page, lambda: pages.rejection_page(line), is_recorded=is_recorded)
             case RoundEnded():
-                self._write_round(known=known)
+                self._write_round(is_recorded=is_recorded)
             case events.RunEnded():
                 # A run that stops within a round still gets the page of that round.
                 if self._round and not isinstance(self._round[-1], RoundEnded):
-                    self._write_round(known=False)
+                    self._write_round(is_recorded=False)
                 self._write_documents(line)
                 # The baseline has been evaluated on more cases, which changes all estimates.
                 for candidate in (
@@ -195,20 +197,22 @@ class Recorder:
                     page = self._folder.candidate(candidate.candidate)
                     write_text(page, self._page_of(candidate.candidate))
 
-    def _write_source(self, page: Path, line: events.CandidateAdded, *, known: bool) -> None:
+    def _write_source(self, page: Path, line: events.CandidateAdded, *, is_recorded: bool) -> None:
         """Write a candidate as one file, for prompts whose texts form a single source file."""
         for prompt in self._prompts.values():
             if isinstance(prompt, TextsPrompt) and prompt.as_file is not None:
                 path = page.with_suffix(prompt.ending)
-                self._write_page(path, partial(documents.source_of, prompt, line), known=known)
+                self._write_page(
+                    path, partial(documents.source_of, prompt, line), is_recorded=is_recorded
+                )
 
-    def _write_round(self, *, known: bool) -> None:
+    def _write_round(self, *, is_recorded: bool) -> None:
         round_events = self._round
         self._folder.rounds.mkdir(exist_ok=True)
         self._write_page(
             self._folder.round(round_events[0].step),
             lambda: pages.round_page(round_events),
-            known=known,
+            is_recorded=is_recorded,
         )
 
     def _write_best(self, best: int) -> None:
@@ -230,13 +234,13 @@ class Recorder:
             started, added, parents, why=pages.reasons_of(self._history, added)
         )
 
-    def _write_page(self, path: Path, text: Callable[[], str], *, known: bool) -> None:
-        """Write a page, unless the event is ``known`` and the page exists already.
+    def _write_page(self, path: Path, text: Callable[[], str], *, is_recorded: bool) -> None:
+        """Write a page, unless the event is ``is_recorded`` and the page exists already.
 
         A page that was written once by this process lacks later events, so it is always rewritten.
         """
         self._pages.add(path)
-        if not (known and path.exists()) or path in self._rewritten:
+        if not (is_recorded and path.exists()) or path in self._rewritten:
             self._rewritten.add(path)
             write_text(path, text())
 

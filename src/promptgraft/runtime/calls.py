@@ -80,8 +80,8 @@ class Places:
         prefix: how the places begin: empty, or ending in a dot.
     """
 
-    def __init__(self, kept: KeptCalls, prefix: str = "") -> None:
-        self.kept = kept
+    def __init__(self, kept_calls: KeptCalls, prefix: str = "") -> None:
+        self.kept = kept_calls
         self.taken: int = 0
         self._prefix = prefix
         self._numbers = itertools.count(1)

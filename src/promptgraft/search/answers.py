@@ -224,11 +224,11 @@ class Repeated:
                 raise AbandonedRolloutError(error.cause, (*_spent(records), *error.spent)) from None
         return self._as_one(records)
 
-    def _as_one(self, made: Sequence[RolloutRecord]) -> RolloutRecord:
+    def _as_one(self, records: Sequence[RolloutRecord]) -> RolloutRecord:
         """Return the worst rollout with the mean scores of all that are scored."""
-        scored = [(record, record.feedback) for record in made if record.feedback is not None]
+        scored = [(record, record.feedback) for record in records if record.feedback is not None]
         if not scored:
-            return attrs.evolve(made[-1], spent=_spent(made))
+            return attrs.evolve(records[-1], spent=_spent(records))
         worst, feedback = min(scored, key=lambda pair: pair[1].score)
         scores = [feedback.score for _, feedback in scored]
         names = dict.fromkeys(chain.from_iterable(feedback.objectives for _, feedback in scored))
@@ -245,17 +245,17 @@ class Repeated:
         return attrs.evolve(
             worst,
             feedback=attrs.evolve(feedback, score=fmean(scores), objectives=objectives),
-            spent=_spent(made),
+            spent=_spent(records),
             verdicts=tuple(
                 self._as_verdict(verdict, [record for record, _ in scored])
                 for verdict in worst.verdicts
             ),
         )
 
-    def _as_verdict(self, worst: Verdict, made: Sequence[RolloutRecord]) -> Verdict:
+    def _as_verdict(self, worst: Verdict, records: Sequence[RolloutRecord]) -> Verdict:
         """Return a metric's verdict on all answers; an answer without a verdict counts as 0."""
         scores_by_metric = [
-            {verdict.metric: verdict.score for verdict in record.verdicts} for record in made
+            {verdict.metric: verdict.score for verdict in record.verdicts} for record in records
         ]
         metric_scores = [
             score
@@ -267,5 +267,5 @@ class Repeated:
         return attrs.evolve(worst, score=score, passed=passed)
 
 
-def _spent(made: Sequence[RolloutRecord]) -> tuple[Spending, ...]:
-    return tuple(chain.from_iterable(record.spent for record in made))
+def _spent(records: Sequence[RolloutRecord]) -> tuple[Spending, ...]:
+    return tuple(chain.from_iterable(record.spent for record in records))

@@ -124,7 +124,7 @@ class AnswerCalls:
     def begin(self) -> None:
         """Write the calls that have ended, because another one follows."""
         if self.waiting:
-            self._log.write([], of=[self])
+            self._log.write([], answers=[self])
 
     def sent(self, place: str, question: HexDigest, bound: Bound) -> None:
         """Note durably that a request is about to be sent, as :meth:`begin` does."""
@@ -238,7 +238,7 @@ class CallLog:
         if answer is None:
             return spent, spent
         # Even if none of its calls wait: another thread may be writing them, and counts them then.
-        self.write([], of=[answer])
+        self.write([], answers=[answer])
         self._close(key)
         fresh = without(spent, answer.replayed)
         return without(fresh, answer.kept), fresh
@@ -251,7 +251,7 @@ class CallLog:
             self._stirred.notify_all()
         spent: list[Spending] = []
         for key, answer in still_open.items():
-            self.write([], of=[answer])  # as above
+            self.write([], answers=[answer])  # as above
             spent += [*answer.kept, *self._charge_lost(key)]
         return spent
 
@@ -320,7 +320,7 @@ class CallLog:
         record = Record(f"{start}{number}", question, SENT, *_charge_of(bound))
         if answer.waiting or self._made or self.is_slow:
             # Those too whose threads make the next calls before the run has recorded them.
-            self.write([record], of=(answer, *[*self._made.values()]))
+            self.write([record], answers=(answer, *[*self._made.values()]))
         else:
             self._journal.append_all([record])
 
@@ -334,7 +334,7 @@ class CallLog:
         record = self._journal.record(keys[-1]) if keys else None
         if record is not None and f"{record.key}{_FAILED}" not in self._journal:
             failed = Record(f"{record.key}{_FAILED}", record.digest, SENT, None)
-            self.write([failed], of=[answer])
+            self.write([failed], answers=[answer])
 
     def wait_with(self, call: _WaitingRecord) -> None:
         """Write the answer of a call when another call follows, or in a while."""
@@ -369,12 +369,12 @@ class CallLog:
                 # The run's next record meets the same fault, and ends the run with it.
                 return
 
-    def write(self, records: Sequence[Record], *, of: Sequence[AnswerCalls] = ()) -> None:
+    def write(self, records: Sequence[Record], *, answers: Sequence[AnswerCalls] = ()) -> None:
         """Append records, and before them the calls of answers that wait.
 
         Those of several threads that arrive while one is writing are appended together.
         """
-        entry = _Entry(records, of)
+        entry = _Entry(records, answers)
         with self.lock:
             self._queue.append(entry)
         with self._writing:

@@ -121,10 +121,10 @@ class AnswerGuard:
         if copied := self.find(proposal, known_texts(description)):
             raise InvalidProposalError(RejectionReason.COPIED_ANSWER, copied.detail)
 
-    def find(self, proposal: str, known: Iterable[str]) -> Copied | None:
+    def find(self, proposal: str, present_texts: Iterable[str]) -> Copied | None:
         """Return the first passage of an answer or metric in ``proposal``; None if there is none.
 
-        A passage that occurs in one of the ``known`` texts is not a copy, and neither is one that
+        A passage that occurs in one of the ``present_texts`` is not a copy, and neither is one that
         occurs in several answers and in more than a fifth of all: it belongs to their format.
         """
         if not self._answers and not self._metrics:
@@ -137,7 +137,7 @@ class AnswerGuard:
         ]
         if not suspects:
             return None
-        passed = {hash(words) for text in known for words in self._passages(Words(text))}
+        passed = {hash(words) for text in present_texts for words in self._passages(Words(text))}
         # In the order of the text, because the message quotes the first passage.
         for start, words in sorted(suspects, key=itemgetter(0)):
             if hash(words) in passed:
@@ -163,8 +163,8 @@ class AnswerGuard:
             lines.append(_spaced(words.words))
         return _LEAF.join(lines)
 
-    def _passages(self, found: Words) -> Iterator[tuple[str, ...]]:
-        return (words for _, words in found.passages(self._weight))
+    def _passages(self, text: Words) -> Iterator[tuple[str, ...]]:
+        return (words for _, words in text.passages(self._weight))
 
     def _owner(self, passage: str) -> str | None:
         """Return the first example whose answer has a passage, unless too many have it."""

@@ -146,8 +146,8 @@ _PIECE = re.compile(r"\[([^\]{]*)\{(\w+)\}\]|\{(\w+)\}")
 def _pattern(phase: Phase, form: str) -> re.Pattern[str]:
     """Return the pattern of the text of a phase; only the unique form matches, so not `007`."""
 
-    def group(found: re.Match[str]) -> str:
-        before, option, name = found.groups()
+    def group(match: re.Match[str]) -> str:
+        before, option, name = match.groups()
         kind = "[1-9][0-9]{0,17}" if option else "0|[1-9][0-9]{0,17}"
         if "leg" in (option, name):
             kind = "|".join(filter(None, LEGS.get(phase, ()))) or ".+"
@@ -229,8 +229,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return None if place is None or place.phase in phases else place
 
     def __str__(self) -> str:
-        def said(found: re.Match[str]) -> str:
-            before, option, name = found.groups()
+        def said(match: re.Match[str]) -> str:
+            before, option, name = match.groups()
             value = getattr(self, option or name)
             return f"{before or ''}{value}" if name or value else ""
 

@@ -588,7 +588,7 @@ def _node_rows(
         )
 
 
-def _longest_chars(adapter: ProviderAdapter | None, shown: int) -> int:
-    """Return the characters of the longest answer, at most ``shown``."""
+def _longest_chars(adapter: ProviderAdapter | None, most: int) -> int:
+    """Return the characters of the longest answer, at most ``most``."""
     tokens = None if adapter is None else abilities.longest_answer(adapter)
-    return shown if tokens is None else min(shown, tokens * abilities.CHARS_PER_TOKEN)
+    return most if tokens is None else min(most, tokens * abilities.CHARS_PER_TOKEN)

@@ -151,13 +151,13 @@ def pick(objectives: Sequence[Mapping[str, float]], weights: Mapping[str, float]
     return max(range(len(objectives)), key=worth)
 
 
-def weights_of(given: Mapping[str, float] | str, what: str = "weights") -> dict[str, float]:
+def weights_of(source: Mapping[str, float] | str, what: str = "weights") -> dict[str, float]:
     """Return weights by objective, given as a mapping or as ``"score=0.8,tokens=0.2"``.
 
     Raises:
         ConfigError: a weight is not a number above 0; ``what`` names the weights.
     """
-    weights = _read_weights(given, what) if isinstance(given, str) else given
+    weights = _read_weights(source, what) if isinstance(source, str) else source
     if fault := named_numbers_fault(weights):
         raise ConfigError(f"{what}: {fault}")
     for name, weight in weights.items():

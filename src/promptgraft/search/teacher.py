@@ -16,8 +16,8 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.targets.prompts import PromptSet, StandIn, address_of
 
 
-def _as_prompt(given: Prompt[Any] | PromptSet) -> Prompt[Any] | PromptSet:
-    return (isinstance(given, PromptSet) and given.stand_in()) or given
+def _as_prompt(prompt: Prompt[Any] | PromptSet) -> Prompt[Any] | PromptSet:
+    return (isinstance(prompt, PromptSet) and prompt.stand_in()) or prompt
 
 
 @attrs.frozen

@@ -178,15 +178,17 @@ def _as_one(edit: _Hunk) -> _Hunk:
     return attrs.evolve(edit, after=["".join(edit.after)])
 
 
-def _applied(before: Sequence[str], mine: Sequence[_Hunk], theirs: Sequence[_Hunk]) -> list[str]:
+def _applied(
+    before: Sequence[str], hunks: Sequence[_Hunk], other_hunks: Sequence[_Hunk]
+) -> list[str]:
     """Return a text with the edits of both sides; at the same place the first side's come first."""
     dropped = [False] * len(before)
     added: list[list[str]] = [[] for _ in range(len(before) + 1)]
-    for edit in (*mine, *theirs):
+    for edit in (*hunks, *other_hunks):
         dropped[edit.begin : edit.end] = [True] * (edit.end - edit.begin)
-    for edit in mine:
+    for edit in hunks:
         added[edit.begin] += edit.after
-    for edit in theirs:
+    for edit in other_hunks:
         lines_known = tuple(added[edit.begin])
         added[edit.begin] += [line for line in edit.after if line not in lines_known]
     lines_applied: list[str] = []

@@ -137,14 +137,14 @@ def estimated(
 
 def _answer(
     schema: JsonObject | None,
-    shown: Sequence[TaskExample],
+    worked_examples: Sequence[TaskExample],
     labels: Sequence[Json],
     *,
     is_answer: bool,
 ) -> tuple[float, str]:
     """Return the expected characters of an answer, and the basis of the estimate."""
-    if shown:
-        lengths = (_length(_plain(example.outcome)) for example in shown)
+    if worked_examples:
+        lengths = (_length(_plain(example.outcome)) for example in worked_examples)
         return fmean(lengths), "as worked examples have them"
     if schema is not None:
         return chars_of_schema(schema, labels), "by their type and what is expected"
@@ -158,11 +158,11 @@ def _answer(
     return _SENTENCE, "a guess, with more in them than what is expected; it is better after a run"
 
 
-def _rounds(shown: Sequence[TaskExample], examples: Sequence[GepaExample]) -> float:
+def _rounds(worked_examples: Sequence[TaskExample], examples: Sequence[GepaExample]) -> float:
     """Return the tool calls that cases expect or worked examples show; 1 if neither does."""
     cases = [example.label for example in examples if isinstance(example.label, Case)]
     counts = [len(case.tools) for case in cases if case.tools is not None]
-    return fmean(counts or [len(example.steps) for example in shown] or [1])
+    return fmean(counts or [len(example.steps) for example in worked_examples] or [1])
 
 
 def _plain(value: object) -> Json:

@@ -64,7 +64,7 @@ class Evidence:
     @classmethod
     def of(
         cls,
-        shown: Sequence[RolloutRecord],
+        in_question: Sequence[RolloutRecord],
         failures: Sequence[RolloutRecord],
         right: Sequence[RolloutRecord],
         labels: Mapping[str, str],
@@ -72,15 +72,15 @@ class Evidence:
         """Return further failures, and right answers near them.
 
         Args:
-            shown: the failures that the question shows in full.
+            in_question: the failures that the question shows in full.
             failures: the others.
             right: the right answers.
             labels: the right answers by example id, where they are labels.
         """
-        more = failures[: max(0, MOST_FAILURES - len(shown))]
-        table = "\n".join(_confusions([*shown, *failures], labels))
+        more = failures[: max(0, MOST_FAILURES - len(in_question))]
+        table = "\n".join(_confusions([*in_question, *failures], labels))
         lines = "\n".join(_line(record, has_failed=True) for record in more)
-        near = _nearest(right, [*shown, *more])
+        near = _nearest(right, [*in_question, *more])
         return cls(
             failures="\n\n".join(filter(None, (table, lines))),
             kept="\n".join(_line(record, has_failed=False) for record in near),
@@ -236,7 +236,7 @@ def _entry(
     child: TriedChild,
     lineage: Sequence[Mapping[str, str]],
     failing: frozenset[str],
-    shown: Collection[str],
+    shown_ids: Collection[str],
 ) -> str:
     before, after = ("unscored" if score is None else f"{score:.2f}" for score in child.scores)
     is_kept = child.is_better and any(map(child.is_in, lineage))
@@ -245,7 +245,7 @@ def _entry(
         fate = "Tried, and not better on the cases it was written for"
     elif not is_kept:
         fate = "Better on the cases it was written for, but not on others, so it was not kept"
-    elif child.is_in(lineage[0]) and any(name not in shown for name, _, _ in child.edits):
+    elif child.is_in(lineage[0]) and any(name not in shown_ids for name, _, _ in child.edits):
         fate = "Kept: it is in the prompt now"
     elif child.is_in(lineage[0]):
         # What it added stands in the current text, which the question shows.

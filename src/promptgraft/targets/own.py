@@ -156,7 +156,7 @@ class _WrongResultError(Exception):
     """A method returned a value of the wrong type."""
 
 
-def _expected(kind: type[object], found: T) -> T:
-    if not isinstance(found, kind):
-        raise _WrongResultError(f"returned {shown(found)}; expected a {kind.__name__}")
-    return found
+def _expected(kind: type[object], value: T) -> T:
+    if not isinstance(value, kind):
+        raise _WrongResultError(f"returned {shown(value)}; expected a {kind.__name__}")
+    return value

@@ -108,10 +108,10 @@ def read_named_texts(text: str, names: Collection[str]) -> dict[str, str]:
     }
 
 
-def write_named_texts(said: Mapping[str, str]) -> str:
+def write_named_texts(texts: Mapping[str, str]) -> str:
     """Return texts by name in the form that :func:`read_named_texts` reads."""
     return _on_lines(
-        {name: text if name == _ALIASES else one_line(text) for name, text in said.items()}
+        {name: text if name == _ALIASES else one_line(text) for name, text in texts.items()}
     )
 
 
@@ -125,14 +125,14 @@ def write_names(names: Sequence[str]) -> str:
     return one_line(list(names))
 
 
-def fresh_key(wanted: str | None, taken: Collection[str]) -> str:
-    """Return a key for a task example that resembles ``wanted`` and is not in ``taken``."""
-    decomposed = unicodedata.normalize("NFKD", wanted or "")
+def fresh_key(proposed: str | None, used_keys: Collection[str]) -> str:
+    """Return a key for a task example that resembles ``proposed`` and is not in ``used_keys``."""
+    decomposed = unicodedata.normalize("NFKD", proposed or "")
     letters = "".join(char for char in decomposed if not unicodedata.combining(char))
     stem = _KEY_GAP.sub("-", letters.casefold()).strip("-_")[:_KEY_CHARS].rstrip("-_") or "example"
     endings = (f"-{number}" for number in itertools.count(2))
     numbered = (f"{stem[: _KEY_CHARS - len(end)]}{end}" for end in endings)
-    used = frozenset(taken)
+    used = frozenset(used_keys)
     return next(key for key in itertools.chain([stem], numbered) if key not in used)
 
 
@@ -164,12 +164,12 @@ def _steps(value: Json, bare: Collection[str]) -> Iterator[ToolCall]:
         yield _read_call(fields, text_in(fields["tool"], f"{where}tool"), where)
 
 
-def _read_call(found: Mapping[str, Json], tool_name: str, where: str = "") -> ToolCall:
+def _read_call(fields: Mapping[str, Json], tool_name: str, where: str = "") -> ToolCall:
     return ToolCall(
         tool_name=tool_name,
-        description=text_in(found["description"], f"{where}description"),
-        input_json=one_line(found["input"]),
-        output_json=one_line(found["output"]),
+        description=text_in(fields["description"], f"{where}description"),
+        input_json=one_line(fields["input"]),
+        output_json=one_line(fields["output"]),
     )
 
 

@@ -226,7 +226,7 @@ def without_clashes(
     base: PromptOverride,
     onto: PromptOverride,
     child: PromptOverride,
-    taken: Callable[[SectionPath], Collection[str]],
+    used_keys: Callable[[SectionPath], Collection[str]],
 ) -> PromptOverride:
     """Return a child whose new examples have unique keys.
 
@@ -236,7 +236,7 @@ def without_clashes(
         base: the common ancestor.
         onto: the override that the child is merged with.
         child: the child.
-        taken: returns the keys that a new example of a section of ``onto`` cannot have.
+        used_keys: returns the keys that a new example of a section of ``onto`` cannot have.
     """
     base_added, onto_added = base.added_task_examples, onto.added_task_examples
     contents = {attrs.evolve(example, example_key="") for example in onto_added.values()}
@@ -247,7 +247,7 @@ def without_clashes(
         if attrs.evolve(added, example_key="") in contents:
             changed = changed.without(added)
         elif path in onto_added:
-            keys = {*taken(path[:-1])}
+            keys = {*used_keys(path[:-1])}
             keys.update(
                 added_path[-1]
                 for added_path in changed.added_task_examples

@@ -260,9 +260,9 @@ def _edits(reply: str) -> list[_Edit]:
     return edits
 
 
-def _place(lines: Sequence[str], wanted: Sequence[str], number: int) -> int:
+def _place(lines: Sequence[str], sought_lines: Sequence[str], number: int) -> int:
     """Return where the lines of a SEARCH begin; white space at their ends does not count."""
-    bare, sought = [line.rstrip() for line in lines], [line.rstrip() for line in wanted]
+    bare, sought = [line.rstrip() for line in lines], [line.rstrip() for line in sought_lines]
     places = [
         start
         for start in range(len(bare) - len(sought) + 1)
@@ -273,7 +273,7 @@ def _place(lines: Sequence[str], wanted: Sequence[str], number: int) -> int:
     where = f"{len(places)} times; add a neighbouring line" if places else "nowhere"
     if not places and {line.strip() for line in bare} >= {line.strip() for line in sought}:
         where += " with this indentation or order"
-    lines_shown = clip("\n".join(wanted), _SHOWN_CHARS, around=" ")
+    lines_shown = clip("\n".join(sought_lines), _SHOWN_CHARS, around=" ")
     raise unreadable(
         f"edit {number}: expected SEARCH lines that occur once in the current text, found them "
         f"{where}: {lines_shown!r}"

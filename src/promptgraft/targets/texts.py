@@ -90,19 +90,19 @@ class PlayingAdapter(ProviderAdapter, Protocol):
         ...
 
 
-def by_name(given: object, kind: Check[T], field: str, example: str) -> Mapping[str, T]:
+def by_name(values: object, kind: Check[T], field: str, example: str) -> Mapping[str, T]:
     """Return a user's mapping of names to values as an immutable mapping.
 
     Raises:
         ConfigError: it is not a mapping, is empty, or holds another kind of value.
     """
-    if not isinstance(given, Mapping) or not given:
+    if not isinstance(values, Mapping) or not values:
         raise errors.ConfigError(
-            f"{field}: expected {field} by name such as {example}, found {shown(given)}"
+            f"{field}: expected {field} by name such as {example}, found {shown(values)}"
         )
-    for name, value in given.items():
+    for name, value in values.items():
         kind.hold(f"{field}: {name!r}", value)
-    return FrozenMap(given)
+    return FrozenMap(values)
 
 
 def as_texts(texts: Mapping[str, str]) -> Mapping[str, str]:

@@ -143,11 +143,11 @@ def _as_objectives(objectives: Mapping[str, float]) -> Mapping[str, float]:
     return FrozenMap((name, float(value)) for name, value in objectives.items())
 
 
-def named_numbers_fault(given: object) -> str:
-    """Return why ``given`` is not a mapping of names to finite numbers; empty if it is."""
-    if not isinstance(given, Mapping):
-        return f"expected numbers by name, found {shown(given)}"
-    for name, value in given.items():
+def named_numbers_fault(numbers: object) -> str:
+    """Return why ``numbers`` is not a mapping of names to finite numbers; empty if it is."""
+    if not isinstance(numbers, Mapping):
+        return f"expected numbers by name, found {shown(numbers)}"
+    for name, value in numbers.items():
         if not isinstance(name, str) or not name or FINITE.fits(value) is None:
             return (
                 f"expected a finite number under each name, found {shown(value)} under "

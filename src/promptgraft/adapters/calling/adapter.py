@@ -398,7 +398,7 @@ class ModelAdapter(ABC):
             if call is not None and (turn := call.recall(session)) is not None:
                 return turn
             caller = self._line.caller(self._new_caller)
-            turn = self._call(caller, body, session=session, deadline=deadline, kept=call)
+            turn = self._call(caller, body, session=session, deadline=deadline, kept_call=call)
             if call is not None:
                 call.keep(turn)
             return turn
@@ -417,7 +417,7 @@ class ModelAdapter(ABC):
         session: SessionProtocol,
         deadline: Deadline | None,
         share: Decimal = _WHOLE,
-        kept: KeptCall | None = None,
+        kept_call: KeptCall | None = None,
     ) -> Turn:
         is_limited = session.budget is not None and session.budget.is_limited
         return caller.call(
@@ -428,7 +428,7 @@ class ModelAdapter(ABC):
             expected=self._expected(body, share) if is_limited else NOTHING,
             session=session,
             deadline=deadline,
-            kept=kept,
+            kept_call=kept_call,
             beginning="" if share is BATCH_SHARE else self._beginning(body),
         )
 

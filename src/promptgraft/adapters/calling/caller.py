@@ -274,7 +274,7 @@ class Caller:
         expected: Charge,
         session: SessionProtocol,
         deadline: Deadline | None,
-        kept: KeptCall | None = None,
+        kept_call: KeptCall | None = None,
         beginning: str = "",
     ) -> turns.Turn:
         """Send ``body``, retry as the policy allows, and return the answer.
@@ -292,7 +292,7 @@ class Caller:
             expected: reserved for each request.
             session: receives events and notices, and holds the budget.
             deadline: end of the run.
-            kept: what the journal keeps of the call; None for nothing.
+            kept_call: what the journal keeps of the call; None for nothing.
             beginning: identifies the part of ``body`` that the provider caches; calls with the
                 same one wait until the first of them is answered.
 
@@ -309,7 +309,7 @@ class Caller:
             time=time,
             bill=Bill(session.budget, expected),
             deadline=deadline,
-            kept=kept,
+            kept=kept_call,
             announce=lambda seconds, reason: session.notify(
                 CallWaiting(model=model, seconds=seconds, reason=self._safe(reason))
             ),
@@ -336,8 +336,8 @@ class Caller:
         finally:
             called = call.bill.close(model=model, seconds=time.total, fault=fault)
             session.dispatch(called)
-            if kept is not None:
-                kept.called = called
+            if kept_call is not None:
+                kept_call.called = called
         # Raised here and not in the loop, so that no cause or context can hold a key.
         if isinstance(outcome, Fault):
             raise outcome.error(fault)

@@ -96,9 +96,9 @@ class BatchExecutor(ThreadPoolExecutor):
         try:
             future = super().submit(at, Seat(self), partial(fn, *args, **kwargs))
         except RuntimeError:
-            self._change(left=-1)
+            self._change(calls=-1)
             raise
-        future.add_done_callback(lambda _: self._change(left=-1))
+        future.add_done_callback(lambda _: self._change(calls=-1))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -110,16 +110,16 @@ class BatchExecutor(ThreadPoolExecutor):
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Send no batch before the block ends; for submitting work that belongs together."""
-        self._change(held=1)
+        self._change(holds=1)
         try:
             yield
         finally:
-            self._change(held=-1)
+            self._change(holds=-1)
 
-    def _change(self, *, left: int = 0, held: int = 0) -> None:
+    def _change(self, *, calls: int = 0, holds: int = 0) -> None:
         with self._lock:
-            self._left += left
-            self._held += held
+            self._left += calls
+            self._held += holds
             gatherers = tuple(self._gatherers.values())
         for gatherer in gatherers:
             gatherer.wake()

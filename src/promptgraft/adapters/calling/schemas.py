@@ -184,11 +184,11 @@ def _strict(schema: Json, rules: SchemaRules) -> JsonObject:
     return _bare_reference(_described(strict, schema.get("description"), members))
 
 
-def _add_object(strict: JsonObject, left: JsonObject, rules: SchemaRules) -> None:
-    if left.pop("additionalProperties", False) is not False:
+def _add_object(strict: JsonObject, unsupported: JsonObject, rules: SchemaRules) -> None:
+    if unsupported.pop("additionalProperties", False) is not False:
         raise InexpressibleError
-    properties = _each(left.pop("properties", {}), rules)
-    required = left.pop("required", [])
+    properties = _each(unsupported.pop("properties", {}), rules)
+    required = unsupported.pop("required", [])
     strict["properties"] = properties
     # OpenAI knows no optional fields; a class accepts a value for each of its own.
     strict["required"] = list(properties) if rules.all_required else required
@@ -207,9 +207,11 @@ def _kind_of(options: Json) -> Json:
     return kinds[0] if len(kinds) == 1 else [*kinds]
 
 
-def _described(strict: JsonObject, description: Json, left: JsonObject) -> JsonObject:
+def _described(strict: JsonObject, description: Json, unsupported: JsonObject) -> JsonObject:
     """Return a schema with its description, to which unsupported keywords are added."""
-    notes = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in left.items()]
+    notes = [
+        f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in unsupported.items()
+    ]
     sentences = [description] if isinstance(description, str) and description else []
     text = "\n".join([*sentences, *([f"({', '.join(notes)})"] if notes else [])])
     return {**strict, "description": text} if text else strict

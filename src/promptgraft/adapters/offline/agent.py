@@ -249,9 +249,9 @@ class _Work:
             outcome = self._leaf(f"{name} {description.description}", kind)
         return _empty(kind) if outcome is None and field.required else outcome
 
-    def _choice(self, said: str, options: tuple[str, ...], path: Place) -> str:
+    def _choice(self, reply_text: str, options: tuple[str, ...], path: Place) -> str:
         """Return the option with the most evidence in rules, meanings and worked examples."""
-        text = "\n\n".join(filter(None, (self._rules(), said, *self._answered(path))))
+        text = "\n\n".join(filter(None, (self._rules(), reply_text, *self._answered(path))))
         evidence = self.text
         if self.rendered.tools:  # names say which object was looked up, not of what kind it is
             evidence = " ".join(plain_words("\n".join((evidence, *self.texts()))))
@@ -283,9 +283,9 @@ class _Work:
                 words = " ".join(plain_words("\n".join((pattern.objective, *texts))))
                 yield f"{words[:_LONGEST_LINE]}\n{option}"
 
-    def _leaf(self, said: str, kind: Any) -> Json:
-        """Return the value whose keys share most words with ``said``; the first on a tie."""
-        words = set(terms(said))
+    def _leaf(self, text: str, kind: Any) -> Json:
+        """Return the value whose keys share most words with ``text``; the first on a tie."""
+        words = set(terms(text))
         best: Json = None
         most = 0
         for call in filter(None, self.made):

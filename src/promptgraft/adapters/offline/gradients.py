@@ -111,8 +111,8 @@ def _names(output: str, value: str) -> bool:
     return not value or bool(names_of((value,)).named_in(output))
 
 
-def _blame(handle: str, wrong: _Wrong, given: str) -> Json:
-    words = content_words("\n".join(texts_in(read_json(given))))[:_MOST_WORDS]
+def _blame(handle: str, wrong: _Wrong, output: str) -> Json:
+    words = content_words("\n".join(texts_in(read_json(output))))[:_MOST_WORDS]
     problem = f"expected `{wrong.expected}`, found `{wrong.found}` in answer to: {' '.join(words)}"
     severity = wrong.severity
     return {"text": handle, "severity": severity, "problem": problem[:_LONGEST_PROBLEM]}

@@ -288,7 +288,7 @@ def _case(block: Block, fields: Sequence[Field]) -> Case:
     is_right = perfect or bool(labels.get("evaluation log"))
     return _answered(
         score=score,
-        asked="\n".join(texts_in(read_json(fences.get("input", "")))),
+        question="\n".join(texts_in(read_json(fences.get("input", "")))),
         output=fences.get("output", ""),
         feedback=fences.get("feedback", ""),
         fields=fields,
@@ -313,14 +313,18 @@ def _cases_in_short(block: Block, score: float, fields: Sequence[Field]) -> Iter
             if has_fields:  # of several, each has a line of the feedback
                 feedback = re.sub(rf"\s(?=(?:{names}):)", "\n", feedback)
             yield _answered(
-                score=score, asked=text, output=output.strip("` "), feedback=feedback, fields=fields
+                score=score,
+                question=text,
+                output=output.strip("` "),
+                feedback=feedback,
+                fields=fields,
             )
 
 
 def _answered(
     *,
     score: float | None,
-    asked: str,
+    question: str,
     output: str,
     feedback: str,
     fields: Sequence[Field],
@@ -335,7 +339,7 @@ def _answered(
         right_values = {**right_values, **dict(_wanted(feedback, fields, values))}
     return Case(
         score=score,
-        input=asked,
+        input=question,
         output=output,
         given=values,
         wanted=right_values,
@@ -358,14 +362,14 @@ def _given(output: str, fields: Sequence[Field]) -> dict[str, Json]:
 
 
 def _wanted(
-    feedback: str, fields: Sequence[Field], given: Mapping[str, Json]
+    feedback: str, fields: Sequence[Field], answer: Mapping[str, Json]
 ) -> Iterator[tuple[str, Json]]:
     """Yield the expected values in lines such as ``severity: expected `high`, found `low```."""
     for field in fields:
         name = re.compile(rf"(?<!\w){re.escape(field.name)}(?!\w)", re.IGNORECASE)
         lines = feedback.split("\n") if field.name else [feedback]
         for line in lines:
-            value = _said_of(field, line, given.get(field.name))
+            value = _said_of(field, line, answer.get(field.name))
             if value is not None and (not field.name or name.search(line)):
                 yield field.name, value
                 break

@@ -277,9 +277,9 @@ class Minibatches:
         mixed = self._random.sample(list(failed), len(failed))  # sorting keeps the order of equals
         return sorted(mixed, key=lambda name: failed[name] // _TURNS_IN_A_ROW)[:places]
 
-    def _from_epoch(self, size: int, again: Sequence[str] = ()) -> list[str]:
-        """Draw distinct examples, first ``again``, then none twice before all others were drawn."""
-        chosen = list(again)
+    def _from_epoch(self, size: int, failures: Sequence[str] = ()) -> list[str]:
+        """Draw distinct examples: ``failures`` first, and none twice before all others."""
+        chosen = list(failures)
         while len(chosen) < size:
             if not self._epoch:
                 self._epoch = list(self._examples)

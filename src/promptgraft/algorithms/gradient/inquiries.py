@@ -110,17 +110,17 @@ def _object(reply: Reply) -> Json:
     return read_value(new_text(reply.text, tag=JSON_TAG, finish_reason=reply.finish_reason).text)
 
 
-def _blames(value: Json, name: str, handle: str, known: Mapping[str, str]) -> Iterator[Blame]:
+def _blames(value: Json, name: str, handle: str, parts: Mapping[str, str]) -> Iterator[Blame]:
     for where, entry in _entries(value, name):
         fields = fields_in(entry, (handle, "severity", "problem"), where=f"{where}: ")
         handle_text = text_in(fields[handle], f"{where}: {handle}")
         bare_handle = handle_text.strip(_AROUND).upper()
-        if bare_handle not in known:
-            there = f"there are {listed(known)}" if known else "there is none"
+        if bare_handle not in parts:
+            there = f"there are {listed(parts)}" if parts else "there is none"
             shown_handle = clip(json.dumps(handle_text), _HANDLE_CHARS, around=" ")
             raise unreadable(f"{where}: {handle}: no handle {shown_handle}; {there}")
         severity, text = _severity(fields, where), _problem(fields, where)
-        yield Blame(to=known[bare_handle], severity=severity, text=text)
+        yield Blame(to=parts[bare_handle], severity=severity, text=text)
 
 
 def _entries(value: Json, name: str) -> Sequence[tuple[str, Json]]:
@@ -132,8 +132,8 @@ def _entries(value: Json, name: str) -> Sequence[tuple[str, Json]]:
     return [(f"{name} {number}", entry) for number, entry in enumerate(value, start=1)]
 
 
-def _severity(found: Mapping[str, Json], where: str) -> Severity:
-    severity_text = found["severity"]
+def _severity(fields: Mapping[str, Json], where: str) -> Severity:
+    severity_text = fields["severity"]
     try:
         return Severity(text_in(severity_text, f"{where}: severity").strip(_AROUND).upper())
     except ValueError:
@@ -141,8 +141,8 @@ def _severity(found: Mapping[str, Json], where: str) -> Severity:
         raise unfit(expected, severity_text) from None
 
 
-def _problem(found: Mapping[str, Json], where: str) -> str:
-    text = text_in(found["problem"], f"{where}: problem").strip()
+def _problem(fields: Mapping[str, Json], where: str) -> str:
+    text = text_in(fields["problem"], f"{where}: problem").strip()
     if not text:
         raise unreadable(f"{where}: problem: expected a text, found none")
     _check_length(text, f"{where}: problem")
@@ -284,13 +284,13 @@ class Inquiries:
         self._watch(outcomes)
         return outcomes
 
-    def _replies(self, asked: Sequence[Question]) -> Asking[dict[str, Reply]]:
+    def _replies(self, questions: Sequence[Question]) -> Asking[dict[str, Reply]]:
         cached = {
             question.position: self._answered[question.digest]
-            for question in asked
+            for question in questions
             if question.digest in self._answered
         }
-        new = [question for question in asked if question.position not in cached]
+        new = [question for question in questions if question.position not in cached]
         replies: Sequence[Reply] = (yield from Together(new)) if new else ()
         return cached | {
             question.position: reply for question, reply in zip(new, replies, strict=True)

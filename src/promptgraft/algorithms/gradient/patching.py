@@ -317,7 +317,7 @@ class Patcher:
         return Patch(change=change, why=new.why, cases=merged.cases)
 
     def _merge_inquiry(
-        self, base: Base, module: Module, said: Sequence[Gradient]
+        self, base: Base, module: Module, gradients: Sequence[Gradient]
     ) -> Inquiry[tuple[Problem, ...]]:
         position = f"round/{base.number}/aggregate/{named(module.name)}"
         return Inquiry(
@@ -329,7 +329,7 @@ class Patcher:
                 said="\n\n".join(
                     f"**{gradient.severity}:** of case {in_one_line(gradient.case)}\n\n"
                     f"{fenced(gradient.text)}"
-                    for gradient in said
+                    for gradient in gradients
                 ),
             ),
             role=Role.AGGREGATE,
@@ -337,19 +337,19 @@ class Patcher:
         )
 
     def _patch_inquiry(
-        self, base: Base, one: GradientsMerged, module: Module, before: ModuleDescription
+        self, base: Base, merged: GradientsMerged, module: Module, before: ModuleDescription
     ) -> Inquiry[Patch]:
-        position = f"round/{base.number}/optimize/{named(one.module)}"
-        refused = self._refused.get(one.module, ())
+        position = f"round/{base.number}/optimize/{named(merged.module)}"
+        refused = self._refused.get(merged.module, ())
         copying = "" if module.is_example else self.guard.rule
-        params = patch_params(before, one.problems, refused, copying=copying)
+        params = patch_params(before, merged.problems, refused, copying=copying)
         # What journals have digested of it.
-        bare = patch_params(before, one.problems, refused)
+        bare = patch_params(before, merged.problems, refused)
         former = {field.name: getattr(bare, field.name) for field in attrs.fields(PatchParams)}
 
         def read(reply: Reply) -> Patch:
             new = stages.NewText(*read_patch(reply, before, tag=params.tag))
-            return self._patch(base, one, before, new, module=module)
+            return self._patch(base, merged, before, new, module=module)
 
         return Inquiry(
             positions=(f"{position}/0", f"{position}/1"),

@@ -126,19 +126,19 @@ class Tracer:
         return gradients
 
     def _by_stage(
-        self, number: int, failures: Sequence[Failure], traces: Sequence[_Trace], shown: _Parts
+        self, number: int, failures: Sequence[Failure], traces: Sequence[_Trace], parts: _Parts
     ) -> Asking[list[Gradient]]:
         """Return the gradients by the user's own stage."""
         requests = []
         for (_, losses), trace in zip(failures, traces, strict=True):
-            applied = {name for step in trace.steps.values() for name in shown.of(step)}
+            applied = {name for step in trace.steps.values() for name in parts.of(step)}
             requests.append(
                 stages.BackwardRequest(
                     position=f"round/{number}/backward/{named(trace.case)}",
                     case=trace.case,
                     losses=losses,
                     steps=tuple(trace.steps.values()),
-                    texts={name: text for name, text in shown.texts.items() if name in applied},
+                    texts={name: text for name, text in parts.texts.items() if name in applied},
                 )
             )
         results = yield from Together(
@@ -149,29 +149,29 @@ class Tracer:
             blames = stages.results_of(Blame, result, name="backward", position=request.position)
             stages.check_blames(blames, request)
             self.emit(StepBlamed(step=number, case=request.case, blamed=blames))
-            gradients += _gradients(request.case, blames, shown)
+            gradients += _gradients(request.case, blames, parts)
         return gradients
 
     def _ask_wave(
-        self, number: int, waiting: Sequence[tuple[_Trace, Step]], shown: _Parts
+        self, number: int, waiting: Sequence[tuple[_Trace, Step]], parts: _Parts
     ) -> Asking[list[Gradient]]:
         """Ask about steps of all cases in parallel, and pass problems back to preceding steps."""
         questions: list[_Asked] = []
         for trace, step in waiting:
             before = trace.before(step)
-            if not shown.of(step) and len(before) == 1:
+            if not parts.of(step) and len(before) == 1:
                 # It has no text to blame, so the problem belongs to the only preceding step.
                 trace.incoming[before[0].id] += trace.incoming[step.id]
-            elif shown.of(step) or before:
+            elif parts.of(step) or before:
                 blame = StepBlamed(step=number, case=trace.case, at=step.id, node=step.node)
-                inquiry = _step_inquiry(f"round/{number}", trace, step, shown)
+                inquiry = _step_inquiry(f"round/{number}", trace, step, parts)
                 questions.append((trace, blame, inquiry))
-        return (yield from self._ask(questions, shown))
+        return (yield from self._ask(questions, parts))
 
-    def _ask(self, asked: Sequence[_Asked], shown: _Parts) -> Asking[list[Gradient]]:
-        outcomes = yield from self.inquiries.ask([inquiry for _, _, inquiry in asked])
+    def _ask(self, inquiries: Sequence[_Asked], parts: _Parts) -> Asking[list[Gradient]]:
+        outcomes = yield from self.inquiries.ask([inquiry for _, _, inquiry in inquiries])
         gradients: list[Gradient] = []
-        for (trace, blame, inquiry), outcome in zip(asked, outcomes, strict=True):
+        for (trace, blame, inquiry), outcome in zip(inquiries, outcomes, strict=True):
             if outcome.found is None:
                 place, detail = inquiry.positions[0], outcome.refusals[-1].error.detail
                 self.emit(QuestionUnanswered(step=blame.step, position=place, detail=detail))
@@ -184,14 +184,14 @@ class Tracer:
                     severity=handed_signal.severity, source=source, text=handed_signal.text
                 )
                 trace.incoming[handed_signal.to].append(signal)
-            gradients += _gradients(trace.case, blamed, shown)
+            gradients += _gradients(trace.case, blamed, parts)
         return gradients
 
 
-def _gradients(case: str, blames: Sequence[Blame], shown: _Parts) -> list[Gradient]:
+def _gradients(case: str, blames: Sequence[Blame], parts: _Parts) -> list[Gradient]:
     return [
         Gradient(
-            case=case, module=shown.modules[blame.to], severity=blame.severity, text=blame.text
+            case=case, module=parts.modules[blame.to], severity=blame.severity, text=blame.text
         )
         for blame in blames
     ]
@@ -227,13 +227,13 @@ class _Parts:
         return handles, shown_parts, other_texts
 
 
-def _trace_of(failure: Failure, shown: _Parts) -> _Trace:
+def _trace_of(failure: Failure, parts: _Parts) -> _Trace:
     """Return the steps of a failure, with its losses as problems of the steps where they enter.
 
     A loss enters at the last step of the judged node, or else at every step that none follows.
     """
     record, losses = failure
-    steps = {step.id: step for step in record.steps or (_only_step(record, shown),)}
+    steps = {step.id: step for step in record.steps or (_only_step(record, parts),)}
     trace = _Trace(case=record.example_id, steps=steps, heights=_heights(steps))
     ends = [step for step, height in trace.heights.items() if height == 0]
     for loss in losses:
@@ -245,17 +245,17 @@ def _trace_of(failure: Failure, shown: _Parts) -> _Trace:
     return trace
 
 
-def _only_step(record: RolloutRecord, shown: _Parts) -> Step:
+def _only_step(record: RolloutRecord, parts: _Parts) -> Step:
     """Return the rollout of a target without steps as a single step."""
-    hidden = [name for name, module in shown.modules.items() if module.owner in record.hidden]
+    hidden = [name for name, module in parts.modules.items() if module.owner in record.hidden]
     return Step(
         id="1",
-        node=shown.node,
+        node=parts.node,
         kind="prompt",
         input=record.inputs_repr,
         output="\n\n".join(filter(None, (record.tool_trace_repr, record.output_repr))),
         error=record.fault,
-        parts={name: digest_text(text) for name, text in shown.texts.items() if name not in hidden},
+        parts={name: digest_text(text) for name, text in parts.texts.items() if name not in hidden},
     )
 
 
@@ -270,8 +270,8 @@ def _heights(steps: Mapping[str, Step]) -> dict[str, int]:
     return heights
 
 
-def _step_inquiry(where: str, trace: _Trace, step: Step, shown: _Parts) -> Inquiry[Blames]:
-    handles, parts, neighbours = shown.show(shown.of(step))
+def _step_inquiry(where: str, trace: _Trace, step: Step, all_parts: _Parts) -> Inquiry[Blames]:
+    handles, parts, neighbours = all_parts.show(all_parts.of(step))
     earlier = {
         f"S{number}": earlier_step
         for number, earlier_step in enumerate(trace.before(step), start=1)
@@ -298,14 +298,16 @@ def _step_inquiry(where: str, trace: _Trace, step: Step, shown: _Parts) -> Inqui
     )
 
 
-def _trace_inquiry(number: int, trace: _Trace, shown: _Parts) -> Inquiry[Blames]:
-    applied = {name for step in trace.steps.values() for name in shown.of(step)}
-    handles, parts, neighbours = shown.show([name for name in shown.modules if name in applied])
+def _trace_inquiry(number: int, trace: _Trace, all_parts: _Parts) -> Inquiry[Blames]:
+    applied = {name for step in trace.steps.values() for name in all_parts.of(step)}
+    handles, parts, neighbours = all_parts.show(
+        [name for name in all_parts.modules if name in applied]
+    )
     by_name = {name: handle for handle, name in handles.items()}
     shown_steps: list[str] = []
     first_with: dict[str, str] = {}
     for step in trace.steps.values():
-        texts = ", ".join(by_name[name] for name in shown.of(step)) or "none that may change"
+        texts = ", ".join(by_name[name] for name in all_parts.of(step)) or "none that may change"
         after = ", ".join(step.after) or "nothing"
         shown_steps.append(
             f"### Step {step.id}\n\n**After:** {after}\n**Texts:** {texts}\n"

@@ -373,31 +373,31 @@ class _ConfigurationReader:
         required = {name: threshold for name, threshold in thresholds.items() if name in names}
         return [_reaching(required)] if required else []
 
-    def _model(self, given: _Model, node: Node, name: str) -> dict[str, Json]:
+    def _model(self, model: _Model, node: Node, name: str) -> dict[str, Json]:
         """Convert a model; a plain key is not copied."""
-        if given.provider_name not in ("", "openai", "anthropic"):
+        if model.provider_name not in ("", "openai", "anthropic"):
             node.fault(
-                f"provider_name: expected `openai` or `anthropic`, found {given.provider_name!r}; "
+                f"provider_name: expected `openai` or `anthropic`, found {model.provider_name!r}; "
                 "write an adapter for it and name that as `python: file.py:NAME` in the project"
             )
         settings: dict[str, Json] = {
-            "provider": given.provider_name or "openai",
-            "model": given.model_name,
+            "provider": model.provider_name or "openai",
+            "model": model.model_name,
         }
-        if given.base_url:
-            settings["base_url"] = given.base_url
-        if given.api_key and not REFERENCE.fullmatch(given.api_key):
+        if model.base_url:
+            settings["base_url"] = model.base_url
+        if model.api_key and not REFERENCE.fullmatch(model.api_key):
             variable = f"{name.upper().replace('-', '_')}_API_KEY"
             # The new files may be committed; a plain key in them would be leaked.
             settings["api_key"] = f"${{{variable}}}"
-            self._keys[variable] = given.api_key
+            self._keys[variable] = model.api_key
             self._note(
                 node, f"a key is not copied into a file: export it as {variable}", in_runs=False
             )
-        elif given.api_key or given.base_url:
-            settings["api_key"] = given.api_key or NO_KEY
-        body = dict(given.extra_fields)
-        for key, value in given.generation_config.items():
+        elif model.api_key or model.base_url:
+            settings["api_key"] = model.api_key or NO_KEY
+        body = dict(model.extra_fields)
+        for key, value in model.generation_config.items():
             if (ours := GENERATION.get(snake_case(key))) is not None:
                 settings[ours] = value
             else:
@@ -405,64 +405,64 @@ class _ConfigurationReader:
         if body:
             settings["extra_body"] = body
         for key in ("variant", "think"):
-            if getattr(given, key) not in ("", None):
+            if getattr(model, key) not in ("", None):
                 self._note(node, f"`{key}` is left out: `effort` and `extra_body` say as much")
         return settings
 
     def _optimizer(
-        self, given: _Algorithm, members: Mapping[str, Node], *, required: list[Json], runs: int
+        self, algorithm: _Algorithm, members: Mapping[str, Node], *, required: list[Json], runs: int
     ) -> dict[str, Json]:
         """Convert the settings of the search."""
-        budget: int | Size | None = given.max_metric_calls
+        budget: int | Size | None = algorithm.max_metric_calls
         if budget is None:
             line = (
                 f"{self._source.name}: without `max_metric_calls` the budget is `heavy`: a run "
                 "here always has one"
             )
             self._notes[line] = True
-        if given.perfect_score != 1:
+        if algorithm.perfect_score != 1:
             self._note(members["perfect_score"], "left out: scores of metrics reach 1 and no more")
-        if given.track_best_outputs:
+        if algorithm.track_best_outputs:
             self._note(
                 members["track_best_outputs"], "left out: a run keeps every answer", in_runs=False
             )
         stoppers: list[Json] = [
             {kind: {option: value}}
             for name, (kind, option) in _STOPPERS.items()
-            if (value := getattr(given, name)) is not None
+            if (value := getattr(algorithm, name)) is not None
         ]
         limits: dict[str, Json] = {"stoppers": [*required, *stoppers]}
-        if given.timeout_seconds is not None:
-            limits["timeout"] = given.timeout_seconds
-        objectives: dict[str, Json] = {"frontier_type": given.frontier_type}
-        most = given.reflection_history_top_k
+        if algorithm.timeout_seconds is not None:
+            limits["timeout"] = algorithm.timeout_seconds
+        objectives: dict[str, Json] = {"frontier_type": algorithm.frontier_type}
+        most = algorithm.reflection_history_top_k
         if runs > 1:
             objectives["num_runs"] = runs
         return {
             "rollout_budget": budget or "heavy",
-            "minibatch_size": given.reflection_minibatch_size,
-            "seed": given.seed,
-            "enable_merge": given.use_merge,
-            "strategy": _strategy(given),
+            "minibatch_size": algorithm.reflection_minibatch_size,
+            "seed": algorithm.seed,
+            "enable_merge": algorithm.use_merge,
+            "strategy": _strategy(algorithm),
             **({"additions": [{"history": {"most": most}}]} if most else {}),
             "objectives": objectives,
             "limits": limits,
         }
 
 
-def _strategy(given: _Algorithm) -> dict[str, Json]:
+def _strategy(algorithm: _Algorithm) -> dict[str, Json]:
     merging: dict[str, Json] = {
-        "max_merge_invocations": given.max_merge_invocations,
-        "merge_overlap": given.merge_val_overlap_floor,
+        "max_merge_invocations": algorithm.max_merge_invocations,
+        "merge_overlap": algorithm.merge_val_overlap_floor,
     }
     return {
         "preset": "paper",
         "published_question": False,
-        **_PARENTS[given.candidate_selection_strategy],
-        "module_choice": _PARTS[given.module_selector],
-        "learn_from_perfect": not given.skip_perfect_score,
-        "reuse_rollouts": given.cache_evaluation,
-        **(merging if given.use_merge else {}),
+        **_PARENTS[algorithm.candidate_selection_strategy],
+        "module_choice": _PARTS[algorithm.module_selector],
+        "learn_from_perfect": not algorithm.skip_perfect_score,
+        "reuse_rollouts": algorithm.cache_evaluation,
+        **(merging if algorithm.use_merge else {}),
     }
 
 

@@ -123,19 +123,19 @@ def _definition(path: Path, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef
     return next((function for function in functions if function.name == name), None)
 
 
-def _agent(given: str, folder: Path) -> dict[str, Json]:
+def _agent(spec: str, folder: Path) -> dict[str, Json]:
     """Return the agent of a project file, and how it receives the texts of a candidate."""
-    if given.startswith(("http://", "https://")):
+    if spec.startswith(("http://", "https://")):
         # A service reads its own files, so candidates have to be written into them.
-        return {"agent": {"http": {"url": given}}, "delivery": "live"}
-    file, sign, name = given.rpartition(":")
+        return {"agent": {"http": {"url": spec}}, "delivery": "live"}
+    file, sign, name = spec.rpartition(":")
     if not sign:
-        delivery = "folder" if "{folder}" in given else "live"
-        return {"agent": {"command": list(shlex.split(given))}, "delivery": delivery}
+        delivery = "folder" if "{folder}" in spec else "live"
+        return {"agent": {"command": list(shlex.split(spec))}, "delivery": delivery}
     # Parsed and not imported: an import must not run code of the project.
     definition = _definition(folder / file, name) if (folder / file).is_file() else None
     # After the query comes the call, which holds the texts.
     takes_texts = (
         definition is not None and len(definition.args.args + definition.args.kwonlyargs) > 1
     )
-    return {"agent": {"python": given}, **({} if takes_texts else {"delivery": "live"})}
+    return {"agent": {"python": spec}, **({} if takes_texts else {"delivery": "live"})}

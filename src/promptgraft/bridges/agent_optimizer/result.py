@@ -236,10 +236,10 @@ class _Rounds:
             budget_total=self._record.budget,
         )
 
-    def _joined(self, made: RoundRecord, candidate: int) -> RoundRecord:
+    def _joined(self, record: RoundRecord, candidate: int) -> RoundRecord:
         candidate_record = self._record.candidates[candidate]
         return replace(
-            made,
+            record,
             accepted=True,
             candidate_prompts=self._names.texts(candidate_record.texts),
             validation_pass_rate=candidate_record.figures.pass_rate or 0.0,

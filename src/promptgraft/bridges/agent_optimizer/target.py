@@ -145,11 +145,11 @@ class TargetPrompt:
         return read_sources(by_key, folder=here)
 
 
-def _free_key(name: str, taken: Collection[str]) -> str:
+def _free_key(name: str, used_keys: Collection[str]) -> str:
     """Return an identifier for a text of any name that no other text has."""
     plain = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:_LONGEST_KEY] or "text"
     key, number = plain, 1
-    while key in taken:
+    while key in used_keys:
         number += 1
         key = f"{plain}-{number}"
     return key

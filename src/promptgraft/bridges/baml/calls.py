@@ -227,8 +227,8 @@ def told_of(
     )
 
 
-def _refusal(test: BamlTest, said: str) -> ConfigError:
-    return ConfigError(f"{test.origin}: test {test.name}: {said}")
+def _refusal(test: BamlTest, message: str) -> ConfigError:
+    return ConfigError(f"{test.origin}: test {test.name}: {message}")
 
 
 # Characters; shorter values would be blanked inside ordinary words too.
@@ -356,9 +356,9 @@ class BamlCall:
         request = {**wire.open(_NO_SECTIONS), **messages}
         return model.ask(request, session=self.asked.session, deadline=self.asked.deadline)
 
-    def refusal(self, said: str) -> ConfigError:
+    def refusal(self, message: str) -> ConfigError:
         """Return the error for arguments that BAML refuses before sending a request."""
-        return _refusal(self.test, said)
+        return _refusal(self.test, message)
 
     def _answer(self, turn: Turn, milliseconds: int, result: FunctionResult | None) -> AgentAnswer:
         value, fault = None, ""

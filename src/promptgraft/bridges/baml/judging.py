@@ -157,9 +157,9 @@ def written(expression: str, args: frozenset[str]) -> str:
     replacements = {name: f"args.{name}" for name in _UNKNOWN}
     replacements |= {"this": "result", "_": _REQUEST, **{name: f"args.{name}" for name in args}}
 
-    def as_known(found: re.Match[str]) -> str:
-        is_variable = found["name"] and not found["other"] and not found["given"]
-        return replacements.get(found["name"], found[0]) if is_variable else found[0]
+    def as_known(match: re.Match[str]) -> str:
+        is_variable = match["name"] and not match["other"] and not match["given"]
+        return replacements.get(match["name"], match[0]) if is_variable else match[0]
 
     return _NAMES.sub(as_known, expression)
 

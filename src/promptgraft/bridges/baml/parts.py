@@ -129,18 +129,18 @@ def _literal(text: str, *, before_tag: bool) -> str:
     return re.sub(r"\{(?=[{%#]|\Z)" if before_tag else r"\{(?=[{%#])", '{{ "{" }}', text)
 
 
-def _tags_fault(wanted: tuple[str, ...], text: str) -> str:
-    pieces = _split(wanted, text)
+def _tags_fault(expected: tuple[str, ...], text: str) -> str:
+    pieces = _split(expected, text)
     tags_present = tuple(pieces[1::2])
     added = [tag for piece in pieces[::2] for tag in _tags_in(piece)]
-    added += (Counter(tags_present) - Counter(wanted)).elements()
-    if lost := Counter(wanted) - Counter(tags_present):
+    added += (Counter(tags_present) - Counter(expected)).elements()
+    if lost := Counter(expected) - Counter(tags_present):
         return f"the prompt lost {listed(lost)}; keep it"
     if added:
         return f"the prompt added {listed(added)}, which the source does not have; leave it out"
     # Expressions alone may move; a block that ends before it begins would not compile.
-    if tags_present != wanted and any(tag.startswith("{%") for tag in wanted):
-        return f"the expressions and blocks changed their order; keep it: {listed(wanted)}"
+    if tags_present != expected and any(tag.startswith("{%") for tag in expected):
+        return f"the expressions and blocks changed their order; keep it: {listed(expected)}"
     return ""
 
 
@@ -264,10 +264,10 @@ def _new_line(file: BamlFile, block: Declaration) -> tuple[str, str]:
     return f"{lead}@@description(", f")\n{blank if is_free else ''}"
 
 
-def _key(taken: set[str], *words: str) -> str:
+def _key(used_keys: set[str], *words: str) -> str:
     """Return an unused key; numbered, because declarations may differ only in case."""
     plain = "-".join(re.sub("[^a-z0-9_]", "-", word.lower()) for word in words)[:56]
     numbered = (f"{plain}-{number}" for number in count(2))
-    key = next(key for key in chain([plain], numbered) if key not in taken)
-    taken.add(key)
+    key = next(key for key in chain([plain], numbered) if key not in used_keys)
+    used_keys.add(key)
     return key

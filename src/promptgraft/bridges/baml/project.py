@@ -190,7 +190,7 @@ _AMOUNTS = ("cost", "seconds")
 
 
 def baml_projects(
-    folder: Path, given: parts.FormatOptions, *, auto: Size | None = None
+    folder: Path, options: parts.FormatOptions, *, auto: Size | None = None
 ) -> list[ProjectFile]:
     """Return the project file of each function that the options name, all by default.
 
@@ -202,12 +202,12 @@ def baml_projects(
     """
     if not folder.is_dir():
         raise ConfigError(f"--baml: expected a folder of BAML files, found none at {folder}")
-    names = list(dict.fromkeys(given["function"])) or _with_tests(folder, given["test"])
+    names = list(dict.fromkeys(options["function"])) or _with_tests(folder, options["test"])
     parent = folder.resolve().parent
     folder_shown = parent.relative_to(Path.cwd()) if parent.is_relative_to(Path.cwd()) else parent
     files = [FILE_NAME] if len(names) == 1 else [f"{name}.{FILE_NAME}" for name in names]
     return [
-        _project_of(folder_shown / file, folder, name, given, budget=auto or "light")
+        _project_of(folder_shown / file, folder, name, options, budget=auto or "light")
         for name, file in zip(names, files, strict=True)
     ]
 
@@ -221,17 +221,17 @@ def _with_tests(folder: Path, patterns: Collection[str]) -> list[str]:
 
 
 def _project_of(
-    path: Path, folder: Path, name: str, given: parts.FormatOptions, *, budget: Size
+    path: Path, folder: Path, name: str, options: parts.FormatOptions, *, budget: Size
 ) -> ProjectFile:
     if path.exists():
-        _check_same(path, folder, name, given)
+        _check_same(path, folder, name, options)
         return ProjectFile(path, None)
     # Raises if a pattern matches no test, before anything is written.
-    tests = functions.chosen_tests(functions.load_function(name, folder), given["test"])
-    return ProjectFile(path, _settings(folder, name, tests, given, budget=budget))
+    tests = functions.chosen_tests(functions.load_function(name, folder), options["test"])
+    return ProjectFile(path, _settings(folder, name, tests, options, budget=budget))
 
 
-def _check_same(path: Path, folder: Path, name: str, given: parts.FormatOptions) -> None:
+def _check_same(path: Path, folder: Path, name: str, options: parts.FormatOptions) -> None:
     """Refuse options that an existing project file contradicts or would ignore."""
     from promptgraft.project import open_project
 
@@ -240,7 +240,7 @@ def _check_same(path: Path, folder: Path, name: str, given: parts.FormatOptions)
         raise ConfigError(f"--baml: {path} is of another prompt; name the function there")
     if baml_config.function != name:
         raise ConfigError(f"--function: {path} names `{baml_config.function}`; change it there")
-    other_options = [option for option in parts.named_options(given) if option != "--function"]
+    other_options = [option for option in parts.named_options(options) if option != "--function"]
     if other_options:
         raise ConfigError(
             f"{other_options[0]}: {path} already exists; change it there, or remove it"
@@ -251,13 +251,13 @@ def _settings(
     folder: Path,
     function: str,
     tests: tuple[BamlTest, ...],
-    given: parts.FormatOptions,
+    options: parts.FormatOptions,
     *,
     budget: Size,
 ) -> Mapping[str, Json]:
     """Return the project file of a BAML function, as plain data."""
-    weights = _weights(given["weights"], tests)
-    chosen: dict[str, Json] = {"tests": list(given["test"])} if given["test"] else {}
+    weights = _weights(options["weights"], tests)
+    chosen: dict[str, Json] = {"tests": list(options["test"])} if options["test"] else {}
     objectives: dict[str, Json] = {"objectives": {"weights": weights}} if weights else {}
     # The limits of names of prompts, see `NAME` in `project.format_agents`.
     key = re.sub("[^a-z0-9_-]", "-", function.lower())[:64]
@@ -267,7 +267,7 @@ def _settings(
         "version": 1,
         **(halves if len(tests) < _FEW_TESTS else {}),
         "prompts": {key: {"baml": folder.resolve().name, "function": function, **chosen}},
-        "models": {"reflection": _model(given["reflection"] or parts.DEFAULT_REFLECTION)},
+        "models": {"reflection": _model(options["reflection"] or parts.DEFAULT_REFLECTION)},
         "optimizer": {"rollout_budget": budget, **objectives},
     }
 

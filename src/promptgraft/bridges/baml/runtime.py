@@ -81,12 +81,12 @@ class CompiledProject:
         """Return the output of a successful call in the form of :meth:`parsed`."""
         return _plain(result.cast_to(*_AS_DATA, self.runtime))
 
-    def request(self, told: Told) -> JsonObject:
+    def request(self, call: Told) -> JsonObject:
         """Return the body that a call would send; raises ``ConfigError`` if BAML refuses it."""
         from baml_py.errors import BamlError
 
         try:
-            body: JsonObject = self.runtime.build_request_sync(*told, {}, False).body.json()
+            body: JsonObject = self.runtime.build_request_sync(*call, {}, False).body.json()
         except BamlError as error:
             raise ConfigError(error_text(error)) from None
         return body

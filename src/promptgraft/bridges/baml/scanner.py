@@ -442,15 +442,17 @@ def _attribute(tokens: Sequence[Token], at: int) -> tuple[Attribute, int]:
     return Attribute(name=name, literal=_argument(tokens_inside), rule=rule), close + 1
 
 
-def _argument(given: Sequence[Token]) -> Literal | None:
+def _argument(tokens: Sequence[Token]) -> Literal | None:
     """Return the first argument as a text: a string, or bare words."""
-    first = _without(next(iter(_parted(given))), SILENT)
+    first = _without(next(iter(_parted(tokens))), SILENT)
     if not first or first[0].kind is TokenKind.JINJA:
         return None
     if first[0].kind in STRINGS:
         return read_literal(first[0])
     start, end = first[0].start, first[-1].end
-    return Literal(start, end, "".join(token.text for token in given if start <= token.start < end))
+    return Literal(
+        start, end, "".join(token.text for token in tokens if start <= token.start < end)
+    )
 
 
 def _outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:

@@ -126,43 +126,43 @@ def _of_javascript(code: str) -> Condition | None:
     return None
 
 
-def _is_folded_alike(found: re.Match[str]) -> bool:
+def _is_folded_alike(match: re.Match[str]) -> bool:
     """Return whether a metric can ignore case, as the condition does: on both sides or on none."""
-    return bool(found["lower"]) or not found["lowered"]
+    return bool(match["lower"]) or not match["lowered"]
 
 
 def _comparison(
-    found: re.Match[str], kind: str, options: Mapping[str, Json], *, inverted: bool
+    match: re.Match[str], kind: str, options: Mapping[str, Json], *, inverted: bool
 ) -> Condition | None:
-    if variable := found["name"] or found["key"]:
+    if variable := match["name"] or match["key"]:
         return Condition(kind=kind, options=options, variable=variable, inverted=inverted)
-    text = _text_in(found)
+    text = _text_in(match)
     return Condition(kind=kind, options=options, value=text, inverted=inverted) if text else None
 
 
-def _member(found: re.Match[str]) -> Condition | None:
-    keys = tuple(_KEY.findall(found["keys"]))
+def _member(match: re.Match[str]) -> Condition | None:
+    keys = tuple(_KEY.findall(match["keys"]))
     if _NO_KEYS & {*keys}:
         return None
-    text, number = _text_in(found), found["number"]
-    variable = found["name"] or found["key"] or ""
+    text, number = _text_in(match), match["number"]
+    variable = match["name"] or match["key"] or ""
     return Condition(
         kind="json_match",
         options={"paths": [".".join(keys)]},
         value=parse_json(number, where="") if text is None and number else text,
         variable=variable,
         path=keys,
-        inverted=found["sign"].startswith("!"),
+        inverted=match["sign"].startswith("!"),
     )
 
 
-def _text_in(found: re.Match[str]) -> str | None:
-    raw = found["double"] if found["double"] is not None else found["single"]
+def _text_in(match: re.Match[str]) -> str | None:
+    raw = match["double"] if match["double"] is not None else match["single"]
     if raw is None:
         return None
     try:
         # As JSON, in which quotes have to be escaped and apostrophes must not be.
-        value = json.loads(f'"{raw}"' if found["double"] is not None else _requoted(raw))
+        value = json.loads(f'"{raw}"' if match["double"] is not None else _requoted(raw))
     except ValueError:
         return None
     return str(value)

@@ -404,7 +404,7 @@ class _PromptfooReader:
         return values[0] if len(values) == 1 else values
 
     def _test(
-        self, levels: Sequence[Node], given: Mapping[str, Json], missing: frozenset[str]
+        self, levels: Sequence[Node], variables: Mapping[str, Json], missing: frozenset[str]
     ) -> Test:
         options: dict[str, Node] = {}
         members: dict[str, Json] = {}
@@ -414,7 +414,9 @@ class _PromptfooReader:
             options |= level.member("options").members()
             members |= {key: member.value for key, member in level.members().items()}
         skips = "disableDefaultAsserts" in options and options["disableDefaultAsserts"].value
-        values = {name: self._filled(value, given, levels[-1]) for name, value in given.items()}
+        values = {
+            name: self._filled(value, variables, levels[-1]) for name, value in variables.items()
+        }
         default = options.get("provider", Node(None, (), self._root.source))
         asserting = attrs.evolve(
             self._asserting,
@@ -437,14 +439,14 @@ class _PromptfooReader:
             threshold=members.get("threshold"),
         )
 
-    def _filled(self, value: Json, given: Mapping[str, Json], node: Node) -> Json:
+    def _filled(self, value: Json, variables: Mapping[str, Json], node: Node) -> Json:
         """Return a variable with the others filled in."""
         if not isinstance(value, str) or ("{{" not in value and "{%" not in value):
             return value
         from promptgraft.prompt.sandbox import bounded
 
         with bounded() as work:
-            text = imported.filled(as_jinja(value).text, given)
+            text = imported.filled(as_jinja(value).text, variables)
         where = node.source.line(node.path, "").rstrip(": ")
         # One step of a loop takes as long as many characters.
         unit: Unit = "iterations" if "{%" in value else "characters"

@@ -74,21 +74,21 @@ def as_jinja(template: str, environment: Mapping[str, str] | None = None) -> Con
     dropped: list[str] = []
     unset: list[str] = []
 
-    def value(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
         if name not in values:
             unset.append(name)
         return values.get(name, "")
 
-    def filtered(found: re.Match[str]) -> str:
-        if found[1] in filters:
-            return found[0]
-        dropped.append(found[1])
+    def filtered(match: re.Match[str]) -> str:
+        if match[1] in filters:
+            return match[0]
+        dropped.append(match[1])
         return ""
 
-    def tag(found: re.Match[str]) -> str:
+    def tag(match: re.Match[str]) -> str:
         # Every second piece is a text in quotes, which stays as it is.
-        pieces = _TEXT.split(found[0])
+        pieces = _TEXT.split(match[0])
         for at in range(0, len(pieces), 2):
             for pattern, new in _REWRITES:
                 pieces[at] = pattern.sub(new, pieces[at])

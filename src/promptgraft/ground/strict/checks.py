@@ -114,11 +114,11 @@ class Check(Kind[T_co]):
         if self.fits(value) is None:
             raise ConfigError(f"{name}: {self.fault(shown(value), value)}")
 
-    def fault(self, said: str, value: object) -> str:
-        """Return the message for an invalid value; ``said`` is the value as shown."""
+    def fault(self, described: str, value: object) -> str:
+        """Return the message for an invalid value; ``described`` is the value as shown."""
         near = did_you_mean(value, list(self.names)) if isinstance(value, str) else ""
         mend = f"; {self.mend}" if self.mend else ""
-        return f"expected {self.what}, found {_HIDDEN if self.hidden else said}{near}{mend}"
+        return f"expected {self.what}, found {_HIDDEN if self.hidden else described}{near}{mend}"
 
     @property
     def or_none(self) -> Check[T_co]:

@@ -370,11 +370,11 @@ class _Loader:
             return _schema_answer(file.file.root)
         return answer_of(front.output, node, self.python) if front else None
 
-    def find_attached(self, known: set[SectionPath]) -> None:
+    def find_attached(self, paths: set[SectionPath]) -> None:
         """Parse the files of tools and examples."""
         for kind, name in ((TOOLS, self.said.tools), (EXAMPLES, self.said.examples)):
             if name and (file := self.attach(kind, name)) is not None:
-                section = self.section_of(kind, file.file, known)
+                section = self.section_of(kind, file.file, paths)
                 self.attached[kind] = attrs.evolve(file, section=section)
 
     def attach(self, kind: str, name: str) -> AttachedFile | None:
@@ -396,7 +396,7 @@ class _Loader:
         self.attached[kind] = AttachedFile(path, text, file)
         return self.attached[kind]
 
-    def section_of(self, kind: str, file: Source, known: set[SectionPath]) -> SectionPath:
+    def section_of(self, kind: str, file: Source, paths: set[SectionPath]) -> SectionPath:
         """Return the section of a file of tools or examples, which may need to be added."""
         if kind == TOOLS and isinstance(file.root.value, list):
             return (kind,)
@@ -407,8 +407,8 @@ class _Loader:
         if not isinstance(name, str):
             return (kind,)
         section = tuple(name.split("/"))
-        if section not in known and (len(section) > 1 or slug_of(name) != name):
-            names = [show_path(path) for path in sorted(known)]
+        if section not in paths and (len(section) > 1 or slug_of(name) != name):
+            names = [show_path(path) for path in sorted(paths)]
             near = did_you_mean(show_path(section), names)
             file.root.member("section").fault(
                 f"{self.path} has no section `{show_path(section)}`{near}; "

@@ -391,8 +391,8 @@ def read_tools(nodes: Sequence[Node], handlers: Handlers) -> tuple[AnyTool, ...]
     return tuple(tools.values())
 
 
-def _add(found: dict[str, T], name: str, item: T, node: Node) -> None:
-    if found.setdefault(name, item) is not item:
+def _add(items: dict[str, T], name: str, item: T, node: Node) -> None:
+    if items.setdefault(name, item) is not item:
         node.fault(f"`{name}` is already defined; use another {node.path[-1]}")
 
 

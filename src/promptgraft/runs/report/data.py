@@ -329,16 +329,16 @@ def _facts(record: RunRecord) -> Iterator[tuple[str, str]]:
             yield name, version
 
 
-def _with_examples(one: CandidateAdded) -> CandidateAdded:
+def _with_examples(candidate: CandidateAdded) -> CandidateAdded:
     """Return a candidate whose texts include the task examples that it adds."""
-    changes = read_changes(one.entries, DEFAULT_TAG, where="entries")
+    changes = read_changes(candidate.entries, DEFAULT_TAG, where="entries")
     added = {
         entry.part if len(changes) == 1 else named_in(address, entry.part): entry.show()
         for address, override in changes.items()
         if isinstance(override, PromptOverride)
         for entry in override.added_task_examples.values()
     }
-    return replace(one, texts={**one.texts, **added}) if added else one
+    return replace(candidate, texts={**candidate.texts, **added}) if added else candidate
 
 
 def _frontier(record: RunRecord) -> tuple[int, ...]:

@@ -149,13 +149,13 @@ def curves_chart(runs: Sequence[RunHistory], labels: Sequence[str]) -> Curves | 
     return Curves(x_ticks=axes.x_ticks(_count), y_ticks=axes.y_ticks, lines=tuple(lines))
 
 
-def _free_place(x: float, y: float, taken: Sequence[_Point]) -> _Point:
+def _free_place(x: float, y: float, labels: Sequence[_Point]) -> _Point:
     """Return the place of a label at the end of a curve, or towards the middle if others cover it.
 
     Curves of runs with equal means coincide.
     """
     step = _LETTER if y < HEIGHT / 2 else -_LETTER
-    while any(abs(x - left) < _LETTER and abs(y - up) < _LETTER for left, up in taken):
+    while any(abs(x - left) < _LETTER and abs(y - up) < _LETTER for left, up in labels):
         y += step
     return x, y
 
@@ -344,13 +344,13 @@ def _shown(data: ReportData) -> list[int]:
 
 
 def _places(
-    candidates: Sequence[CandidateAdded], shown: Sequence[int]
+    candidates: Sequence[CandidateAdded], positions: Sequence[int]
 ) -> dict[int, tuple[int, int]]:
     """Lay out candidates; side branches come before the rest of their parent's lane."""
-    children: dict[int, list[int]] = {number: [] for number in shown}
-    sizes = dict.fromkeys(shown, 1)
+    children: dict[int, list[int]] = {number: [] for number in positions}
+    sizes = dict.fromkeys(positions, 1)
     waiting: list[tuple[int, int]] = []
-    for number in reversed(shown):
+    for number in reversed(positions):
         parents = [parent for parent in candidates[number].parents if parent in children]
         children[number].sort(key=lambda child: (sizes[child], child), reverse=True)
         if parents:

@@ -70,13 +70,13 @@ def frontier_rows(data: ReportData) -> list[tuple[CandidateAdded, int, int]]:
     return rows
 
 
-def mean_interval(one: CandidateAdded, perfect: float) -> tuple[float, float] | None:
+def mean_interval(candidate: CandidateAdded, perfect: float) -> tuple[float, float] | None:
     """Return the 95 % interval of a candidate's mean as shares of a perfect score.
 
     None without a score, and for scores outside of 0 to ``perfect``.
     """
     # Rounded: the interval takes time for every different score, and it is only drawn.
-    shares = [round(score / perfect, 2) for score in one.scores if score is not None]
+    shares = [round(score / perfect, 2) for score in candidate.scores if score is not None]
     if not shares or min(shares) < 0 or max(shares) > 1:
         return None
     low, high = interval([2 * share - 1 for share in shares], LEVEL)
@@ -176,8 +176,8 @@ def _case_row(data: ReportData, at: int, case: str, cells: tuple[Cell, ...]) -> 
     )
 
 
-def _score(one: CandidateAdded, at: int) -> Score:
-    return one.scores[at] if at < len(one.scores) else None
+def _score(candidate: CandidateAdded, at: int) -> Score:
+    return candidate.scores[at] if at < len(candidate.scores) else None
 
 
 def _scale(scores: Iterable[Sequence[Score]]) -> tuple[float, float]:

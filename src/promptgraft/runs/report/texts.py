@@ -166,9 +166,11 @@ def _round_lists(round_: RoundSummary) -> Iterator[tuple[str, list[tuple[str, st
     yield "Without a usable reply", [row("question", "", why) for why in round_.unanswered]
 
 
-def _with_origins(one: CandidateAdded, parents: Sequence[CandidateAdded]) -> Iterator[PartChange]:
-    for change in changes_between(parents[0].texts, one.texts) if parents else ():
-        text = one.texts.get(change.part)
+def _with_origins(
+    candidate: CandidateAdded, parents: Sequence[CandidateAdded]
+) -> Iterator[PartChange]:
+    for change in changes_between(parents[0].texts, candidate.texts) if parents else ():
+        text = candidate.texts.get(change.part)
         same = [parent.candidate for parent in parents[1:] if parent.texts.get(change.part) == text]
         yield attrs.evolve(change, origin=same[0]) if same else change
 

@@ -130,15 +130,15 @@ class LineTrials:
         self.room -= len(pairs) + len(lacking)
         return pairs
 
-    def _try(self, asked: _Pairs) -> Asking[list[RemovableLine]]:
+    def _try(self, pairs: _Pairs) -> Asking[list[RemovableLine]]:
         """Return the lines whose loss hurts, or may, on the examples that they are tried on."""
-        lacking = {example.id: example for _, example in asked if self._score(example) is None}
+        lacking = {example.id: example for _, example in pairs if self._score(example) is None}
         whole, *parts = yield from Together(
             [
                 _on(f"{self.position}/0/best", self.parent, *lacking.values()),
                 *(
                     _on(f"{self.position}/{line.number}/line", line.candidate, example)
-                    for line, example in asked
+                    for line, example in pairs
                 ),
             ]
         )
@@ -146,7 +146,7 @@ class LineTrials:
             if score is not None:
                 self.examples[name].scores.append((self.parent.digest, score))
         hurt = []
-        for (line, example), (record,) in zip(asked, parts, strict=True):
+        for (line, example), (record,) in zip(pairs, parts, strict=True):
             before, after = self._score(example), self.scorer.score(record)
             if before is None or after is None or before - after > self.chance:
                 hurt.append(line)
@@ -261,14 +261,14 @@ class Shorten(Addition):
         return presumed, self._removable(parent, [at for at in added if at not in gone], gone)
 
     def _removable(
-        self, parent: Candidate, lines: _Dropped, gone: _Dropped = ()
+        self, parent: Candidate, lines: _Dropped, removed: _Dropped = ()
     ) -> list[RemovableLine]:
         """Return the lines that may be left out, each alone in addition to those already gone."""
         best = self.tools.kit.population.pool.best
         return [
-            RemovableLine(len(gone) + number, at, self._examples_of(*at), child)
+            RemovableLine(len(removed) + number, at, self._examples_of(*at), child)
             for number, at in enumerate(lines)
-            if (child := self._without(parent, [*gone, at], best)) is not None
+            if (child := self._without(parent, [*removed, at], best)) is not None
         ]
 
     def _try_together(

@@ -271,7 +271,7 @@ class Addressed:
         common = frozenset(word for word, count in counts.items() if count > most)
         return cls({place: words - common for place, words in every.items()})
 
-    def lines(self, complaint: frozenset[str], asked: Collection[str]) -> tuple[Place, ...]:
+    def lines(self, complaint: frozenset[str], input_words: Collection[str]) -> tuple[Place, ...]:
         """Return the lines that address a complaint about an answer, in their order.
 
         They have at least half of the words of the complaint, and complaint and input together
@@ -279,9 +279,9 @@ class Addressed:
 
         Args:
             complaint: the words that identify it; none for no complaint.
-            asked: the words of the input.
+            input_words: the words of the input.
         """
-        vocabulary = complaint.union(asked)
+        vocabulary = complaint.union(input_words)
         return tuple(
             place
             for place, words in self.words.items()
