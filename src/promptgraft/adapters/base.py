@@ -316,7 +316,7 @@ def _answer(
         raise errors.ProviderError(f"{where}: {error}") from error
     except errors.PromptgraftError:
         raise
-    # What the standard library raises for a network; an adapter need not know our errors.
+    # Network errors of the standard library; an adapter need not know our errors.
     except (ConnectionError, TimeoutError) as error:
         raise errors.TransientProviderError(f"{where} raised {raised_at(error)}") from error
     except errors.user_errors() as error:

@@ -97,6 +97,6 @@ class FunctionAdapter:
 
 def _identity(function: Ask) -> str:
     name = f"function {function_identity(function)}"
-    # Of a client of a library, only its class and method are known otherwise.
+    # Two methods of a client differ only in its model.
     model: object = getattr(getattr(function, "__self__", function), "model", None)
     return f"{name} {model}" if isinstance(model, str) else name

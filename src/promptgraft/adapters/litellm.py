@@ -80,7 +80,7 @@ class _Endpoint:
                 headers=dict(getattr(error, "litellm_response_headers", None) or {}),
                 content=json.dumps({"error": error_body}),
             )
-        # As a text again, so that it is judged, blanked and read like any other response.
+        # Encoded again, so that it is judged, blanked and read like any other response.
         return Received(status=200, headers={}, content=reply.model_dump_json())
 
 

@@ -278,7 +278,7 @@ def _tool(tool: RenderedTool) -> JsonObject:
         "name": tool.name,
         "description": tool.description,
         "parameters": with_object_root(tool.params_schema),
-        # Left out, it would be true, and the schema refused for optional parameters.
+        # The default is true, which refuses schemas with optional parameters.
         "strict": False,
     }
 

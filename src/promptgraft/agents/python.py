@@ -30,7 +30,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def _reports_tools(agent: PythonAgent) -> bool:
-    # As text: annotations may be strings, and resolving them may import or fail.
+    # Compared as text: annotations may be strings, and resolving them may import or fail.
     signature = signature_of(_unwrapped(agent.function))
     return signature is not None and "AgentAnswer" in str(signature.return_annotation)
 

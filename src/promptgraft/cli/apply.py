@@ -317,7 +317,7 @@ def _print_patch(patch: str) -> None:
         # Not piped into git, so control characters are spelled out.
         echo(visible(patch).removesuffix("\n"))
     else:
-        # As bytes: in another encoding the patch would not match the files.
+        # Written as bytes: in another encoding the patch would not match the files.
         click.echo(patch.encode(), nl=False)
 
 

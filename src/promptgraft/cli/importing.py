@@ -140,7 +140,7 @@ def _converted(importer: type[Importer], path: Path, options: ImportOptions) -> 
     try:
         return importer.convert(path, options, notes)
     except DataFormatError:
-        # What was found until then may explain the faults.
+        # The notes so far may explain the faults.
         for note in notes.lines:
             complain(f"note: {note}")
         raise

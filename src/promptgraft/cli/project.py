@@ -300,7 +300,7 @@ def plan_command(
 def _probe_json(probe: Probe | None) -> dict[str, Json] | None:
     if probe is None:
         return None
-    # As `money` of the ledger writes it, whose import takes long.
+    # The same as `ledger.money`, whose import takes long.
     cost = None if probe.cost is None else f"{probe.cost:f}"
     return {"run": probe.folder.id, "rollouts": probe.rollouts, "cost": cost}
 

@@ -20,7 +20,7 @@ from promptgraft.ground.strict.checks import INTEGER
 from promptgraft.ground.strict.nodes import Node, Source
 from promptgraft.ground.yaml_text import YamlPath
 
-# What is expected of an answer is data, whatever it looks like.
+# The expected answer is data, whatever it looks like.
 _DATA = frozenset(
     {
         "expected",
@@ -80,7 +80,7 @@ class CaseFiles:
         match value:
             case bytes():
                 return kind(data=value)
-            # As tables of Hugging Face have images.
+            # The form of images in tables of Hugging Face.
             case {"bytes": bytes(data), **more}:
                 return kind(data=data, name=_word(more, "path"))
         return value

@@ -14,7 +14,7 @@ from promptgraft.ground.text import clip, counted
 _FEWEST_SCORES = 10  # fewer scores may be equal by chance
 _LONGEST_FAULT = 300
 _OF_ANSWER = "answer:"  # how faults of parsing begin
-# What was found in one answer, which differs from one to the next.
+# Parts of reasons that quote the answer, so they differ from case to case.
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 
 

@@ -348,7 +348,7 @@ def _rows(
             faults.add(number, "expected mappings only, found a Case among them", item.id)
             continue
         kind: type = type(item)
-        # Of an example of ours, all would be input, and the model be shown its label.
+        # All fields of a GepaExample would be input, so the model would be shown its label.
         is_ours = kind.__module__.startswith("promptgraft.") and not issubclass(kind, Mapping)
         if is_ours or isinstance(item, (str, list, tuple)):
             what = f"a {kind.__name__}" if is_ours else shown(item)

@@ -64,7 +64,7 @@ def in_usual_form(value: Json) -> Json:
         return [in_usual_form(item) for item in value]
     if not isinstance(value, dict) or "role" in value:
         return _of_gemini(value) if isinstance(value, dict) else value
-    # As `dumps`, `messages_to_dict` and a message itself write it.
+    # The forms that `dumps`, `messages_to_dict` and a message itself write.
     fields = value.get("kwargs" if "lc" in value else "data", value)
     if not isinstance(fields, dict) or "content" not in fields:
         return value

@@ -35,7 +35,7 @@ def parquet_rows(path: Path, faults: CaseFaults) -> Iterator[Row]:
             schema = parquet.ParquetFile(raw).schema
             leaves = [schema.column(at) for at in range(len(schema))]
             texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-            # As dictionaries, in which a repeated text exists once.
+            # Read as dictionaries, in which a repeated text exists once.
             file = parquet.ParquetFile(raw, read_dictionary=texts)
             for batch in file.iter_batches(batch_size=_AT_ONCE):
                 budget.spend("cases", batch.num_rows, str(path), _SMALLER)
@@ -61,7 +61,7 @@ def _with_parts(value: object) -> object:
     match value:
         case bytes():
             return _part(value, "")
-        # As tables of Hugging Face have images.
+        # The form of images in tables of Hugging Face.
         case {"bytes": bytes(data), **more} if more.keys() <= {"path"}:
             return _part(data, str(more.get("path") or ""))
         case dict():

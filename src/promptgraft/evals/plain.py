@@ -68,7 +68,7 @@ _MOST_COMPARED = 1_000
 # An export has that many columns beside those that a case needs.
 _MOST_UNKNOWN = 40
 """Unknown keys of one case that are named."""
-# What is rather a value than the name of a column.
+# A text that is rather a value than the name of a column.
 _VALUE = re.compile(r"-?\d+(?:[.,]\d+)?|.{61,}", re.DOTALL)
 
 
@@ -137,7 +137,7 @@ class PlainReader:
         self._cells = cells
         self._whole = "input" in names
         self._paths = RowPaths(self._named)
-        # What is said of keys that are no field, by key: as faults, and as parameters.
+        # Hints for keys that are no field, by key: as faults, and as parameters.
         self._unknown: dict[str, str] = {}
         self._similar: dict[str, str] = {}
         # Unknown keys without a mend of their own; the first row that has one names it.
@@ -183,7 +183,7 @@ class PlainReader:
     def settle_input(self, value: Mapping[str, Json]) -> None:
         """Read ``input`` as a parameter where the prompt does, unless it holds all of them."""
         messages = value.get("input")
-        # Of messages, those before the last one are the `context` of a prompt that reads it.
+        # The messages before the last one are the `context` of a prompt that reads it.
         is_talk = isinstance(messages, list) and not (self._read - {"input"}) & value.keys()
         if self._input_may_be_value and not (isinstance(messages, dict) or is_talk):
             self._columns.pop("input", None)
@@ -405,7 +405,7 @@ class PlainReader:
         """Note keys that nothing reads; one line has all whose mend is the same."""
         strangers = list[str]()
         there = node.members()
-        # What has no value is read nowhere, as in exports of classes.
+        # Keys without a value are ignored: exports of classes have many.
         keys = [key for key in keys if key in there]
         for key in keys[:_MOST_UNKNOWN]:
             if meant := self._compared(key, self._unknown, lambda key: self._meant(key, there)):
@@ -456,7 +456,7 @@ class PlainReader:
 
     def _all_of(self, node: Node, rest: Sequence[str]) -> dict[str, Json]:
         if self._read:
-            # What has no value and is read nowhere may be a column of an export.
+            # A key without a value that nothing reads may be a column of an export.
             there = [key for key in rest if key in self._read or node.member(key).value is not None]
             rest = there or rest
         for key in rest:

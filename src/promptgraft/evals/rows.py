@@ -30,7 +30,7 @@ _MOST_REPEATED = 3
 _LONGEST_ID = 60
 
 _QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-# What was found, texts in quotes, numbers, and what was suggested for them; names are kept.
+# Values, texts in quotes, numbers and suggestions; names are kept.
 _VALUES = re.compile(
     rf"(?<=found )(?:{_QUOTED}|[^;]|;(?! ))*|{_QUOTED}|\d+(?:\.\d+)?"
     r"| \(did you mean `[^`]*`\?\)|(?P<name>`[^`]*`)"
@@ -160,7 +160,7 @@ def read_lines(path: Path, faults: CaseFaults, hint: str = "") -> Iterator[tuple
     def note(line: int, fault: str) -> None:
         nonlocal is_encoded_otherwise
         is_encoding = fault.startswith("expected UTF-8")
-        # Of a file in another encoding most lines are wrong, for one reason.
+        # In a file of another encoding most lines have this fault; it is reported once.
         if not (is_encoding and is_encoded_otherwise):
             faults.add(line, f"{fault}{hint if is_encoding else ''}")
         is_encoded_otherwise |= is_encoding

@@ -34,7 +34,7 @@ _ENCODING_HINT = ", or name its `encoding`, such as cp1252 or utf-16"
 def check_encoding(encoding: object) -> None:
     """Raise a ``ConfigError`` unless Python knows an encoding of texts by this name."""
     try:
-        # Of no bytes, the name would not be looked up.
+        # One byte, because for none Python would not look the name up.
         b"x".decode(str(encoding))
     except UnicodeError:
         return
@@ -92,7 +92,7 @@ def csv_rows(
             what = f"a cell is in a column without a name, beside {named} with one"
             faults.add(line, f"{what}; {mend}{title}")
         elif [cell.strip() for cell in cells] == columns:
-            # Of files that were joined, each begins with one.
+            # Files that were joined have one each.
             faults.add(line, "the header once more; take it out")
         else:
             yield Row(line, {n: c for n, c in zip(columns, cells, strict=True) if n})

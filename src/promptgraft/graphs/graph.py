@@ -306,7 +306,7 @@ class Graph(PromptSet):
         return {
             "nodes": {name: address_of(prompt) for name, prompt in self.prompts.items()},
             "edges": _edge_lines(self.edges),
-            # Left out of most graphs, whose journals would not be found otherwise.
+            # Left out if empty, as before there were inner graphs: older journals must be found.
             **({"graphs": graphs} if graphs else {}),
             "node_models": {
                 name: adapter_identity(adapter) for name, adapter in self.adapters.items()

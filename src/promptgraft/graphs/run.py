@@ -367,7 +367,7 @@ class Run:
         if edges is None:
             return
         for _, before in self.ends:
-            # What came before the graph is no node of it: the step of the graph was checked.
+            # Steps before the graph are not its nodes; the edge to the graph itself was checked.
             if before.startswith(self._prefix) and (before, node) not in edges:
                 leading = [end for start, end in sorted(edges) if start == before]
                 self.refuse(

@@ -93,7 +93,7 @@ class File(PlainForm):
         name = _UNNAMED.sub("_", self.name or Path(named).name)[-_NAME_CHARS:] or what.lower()
         kind = media_type_of(start)
         if kind is None and not (start and self.kind == "image"):
-            # Of an image only its bytes say what it is.
+            # Only the bytes of an image say what it is, not its name.
             kind = self.media_type or _KINDS.guess_type(name)[0]
         for field, value in (
             ("name", name),

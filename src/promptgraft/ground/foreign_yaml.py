@@ -68,7 +68,7 @@ class _ForeignBuilder(Builder):
             return members
         merged = members[_MERGE]
         whole: dict[str, Json] = {}
-        # Of several objects the first wins, and what the object itself says wins over all.
+        # The first of several objects wins, and the keys beside `<<` win over all of them.
         for source in reversed(merged if isinstance(merged, list) else [merged]):
             if not isinstance(source, dict):
                 raise MismatchError(f"expected an object after `<<`, found {shown(source)}")

@@ -10,9 +10,9 @@ from promptgraft.errors import DataFormatError
 from promptgraft.ground.frames import libraries_of
 from promptgraft.ground.serde import shown
 
-# Of pandas.NA and pandas.NaT; by name, because pandas may not be installed.
+# The types of pandas.NA and pandas.NaT, by name because pandas may not be installed.
 _MISSING = frozenset({"NAType", "NaTType"})
-# Of pandas, without a time zone.
+# The types of pandas for times without a time zone.
 _TIMES = frozenset(f"datetime64[{unit}]" for unit in ("s", "ms", "us", "ns"))
 
 

@@ -282,7 +282,7 @@ def signature_of(function: object) -> inspect.Signature | None:
 
     Types in it that are not defined stay names.
     """
-    # Of an object, `inspect` drops the first argument also where `__call__` is a static method.
+    # `inspect` drops the first argument of `__call__` even where it is a static method.
     call = inspect.getattr_static(type(function), "__call__", None)
     called: Any = call.__func__ if isinstance(call, staticmethod) else function
     with contextlib.suppress(TypeError, ValueError):

@@ -29,7 +29,7 @@ def lazy_exports(
 
     def get(name: str) -> object:
         if name in absent:
-            # Of an AttributeError, `from package import name` would show no message.
+            # `from package import name` would not show the message of an AttributeError.
             raise ImportError(f"{package} has no `{name}`: {absent[name]}", name=package)
         homes = homes_of(package)
         if name not in homes:

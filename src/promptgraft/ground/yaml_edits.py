@@ -37,7 +37,7 @@ def changed(text: str, path: YamlPath, old: Json, new: Json) -> str:
     Raises:
         ConfigError: the parent of the value is not written in the text.
     """
-    # As JSON, in which 1 and true differ.
+    # Compared as JSON, because 1 == True in Python.
     if canonical_json(old) == canonical_json(new):
         return text
     place = find(text, path)

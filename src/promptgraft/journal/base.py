@@ -200,7 +200,7 @@ class Journal(ABC):
         """
         contents = bounded(contents)
         header = encode_header(fingerprint, contents)
-        # As it reads back, so that new and reopened journals return the same fingerprint.
+        # Read back from JSON, so that new and reopened journals return the same fingerprint.
         fingerprint_kept = decode_header(header)
         with self._lock:
             self._check_open()

@@ -147,7 +147,7 @@ def _plain(revision: Revision) -> dict[str, Json]:
         "provenance": {
             "run_id": revision.provenance.run_id,
             "note": revision.provenance.note,
-            # As floats, so that 1 and 1.0 give the same document and id.
+            # Written as floats, so that 1 and 1.0 give the same document and id.
             "scores": {name: float(score) for name, score in scores},
         },
         **plain_lists(override.entries()),

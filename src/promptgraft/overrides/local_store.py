@@ -214,7 +214,7 @@ class LocalPromptOverridesStore(RevisionedStore):
         self, descriptor: PromptDescriptor, tag: str = DEFAULT_TAG
     ) -> PromptOverride | None:
         address = OverrideAddress(descriptor.ns, descriptor.key, tag)
-        # What was parsed before may be older than the intent.
+        # The cached document may be older than the intent.
         if self._intent.exists():
             stored = self._stored(RevisionFiles(self._root, address))
             return stored.revision.override if stored else None
@@ -283,7 +283,7 @@ class LocalPromptOverridesStore(RevisionedStore):
                     f"{_named(files)} has no revisions; there is nothing to roll back"
                 )
         with self._locked(tags):
-            # Of all first, so that none moves if one cannot.
+            # All moves are prepared first, so that no tag moves if one cannot.
             moves = [_Move.of(files, revisions[files.address]) for files in tags]
             present = {
                 move.files.address: move.present.revision if move.present else None

@@ -252,7 +252,7 @@ def read_file(path: str | os.PathLike[str]) -> tuple[bytes, os.stat_result] | No
         # Without O_NONBLOCK, opening a named pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
-            # Of the open file: the path may be replaced between two calls.
+            # The status of the open file, because the path may be replaced between two calls.
             status = os.fstat(descriptor)
             if stat.S_ISREG(status.st_mode):
                 with os.fdopen(descriptor, "rb", closefd=False) as file:

@@ -632,7 +632,7 @@ class Rewritten:
             parts += [
                 winner.name_of(entry.part)
                 for entry in override.entries()
-                # What is shown is bound to texts that such a write does not change.
+                # Visibilities are bound to texts that such a write does not change.
                 if override_now.find(entry) and not isinstance(entry, VisibilityOverride)
             ]
         return parts

@@ -275,7 +275,7 @@ def _protected(project: Project) -> Iterator[str]:
                 yield file.line(prompt.place, f"{line}; `optimizer.targets` opens it")
 
 
-# As Jinja, f-strings and LangChain write the place of a value; braces of JSON hold other text.
+# Placeholders of Jinja, f-strings and LangChain; braces of JSON hold other text.
 _VALUE_PLACE = re.compile(
     r"""\{\{-?\s*\w+(?:\.\w+)*\s*(?:\|[^{}]*)?-?\}\}|\$?\{\w+(?:\.\w+)*(?::[^\s{}"']+)?\}"""
     r"""|\{\{[#/^&$.][^{}"'\n]+\}\}"""  # Handlebars, Dify, Semantic Kernel, Go
@@ -305,7 +305,7 @@ def _notes(project: Project) -> Iterator[str]:
     """Yield a line for each Markdown file that is not sent as written, and for unguarded places."""
     for prompt in map(project.prompt, project.names):
         source = prompt.source
-        # Of texts and BAML functions, the files are sent as they are, or by BAML.
+        # Only Markdown has this method: texts are sent as they are, BAML functions by BAML.
         tell = getattr(source, "sent_differently", None)
         if tell is not None and (ways := tell()):
             line = f"{ways}; `verbatim: true` in the front matter sends the file as it is written"

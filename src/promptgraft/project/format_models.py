@@ -305,7 +305,7 @@ def _read_text(node: Node, text: str) -> ModelConfig | None:
     model = named_model(text)
     if model is None or looks_like_a_key(text):
         provider = re.split("[/:]", text)[0]
-        # What may be a key is not repeated.
+        # A text that may be a key is not repeated.
         is_name = provider in PROVIDERS or _MODEL_NAME.fullmatch(text)
         is_shown = is_name and not looks_like_a_key(text)
         what = shown(text) if is_shown else "another text"

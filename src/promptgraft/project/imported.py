@@ -392,7 +392,7 @@ def prompt_file(key: str, messages: Messages, choices: Sequence[str] = ()) -> st
             head.append(f"  {section}: {'system' if role == 'system' else 'user'}")
     parts = []
     for section, (role, text) in zip(keys, messages, strict=True):
-        # What holds the input is no instruction: a search would only learn to quote it.
+        # A section with the input is no instruction: a search would only learn to quote it.
         frozen = " .frozen" if role != "system" and placeholders(text) else ""
         parts.append(f"# {{#{section}{frozen}}}\n\n{escaped(text)}\n")
     return "\n".join([*head, "---", "\n".join(parts)])

@@ -369,7 +369,7 @@ class Surroundings:
     def existing(self, path: YamlPath, name: str) -> Path:
         """Return the existing file that ``path`` names."""
         place = self.folder / name
-        # Of `os.path`, which takes a name that is too long for one of nothing.
+        # `os.path.exists` is False for a name that is too long; `Path.exists` would raise.
         if os.path.exists(place) and not is_file(place):  # noqa: PTH110
             kind = "a folder" if place.is_dir() else "a pipe or a device"
             raise self.refusal(path, f"expected a file, found {kind} at {place}; name a file")

@@ -101,7 +101,7 @@ def replayed(folder: RunFolder, *, project: str | None = None, may_run_code: boo
             _without_code(folder, copy, ended, work / "sources") if project is None else "named"
         )
         if lacking:
-            # What stand-ins cannot do, such as make a prompt, the code itself may.
+            # The code itself may do what stand-ins cannot, such as make a prompt.
             if not may_run_code and project is None:
                 raise _needs_code(folder, lacking)
             copy = _copied(folder, work)

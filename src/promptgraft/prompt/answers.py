@@ -24,7 +24,7 @@ from promptgraft.prompt.schema import bare_value, own_names, takes_bare_text
 T = TypeVar("T")
 
 _NAMES = r"(?:seed:)?think(?:ing)?|thoughts?|reasoning"
-# As models write them: Qwen and R1, Magistral, Kimi, and models that imitate them.
+# The tags of Qwen and R1, Magistral, Kimi, and models that imitate them.
 _OPENING = re.compile(
     rf"<(?:{_NAMES})(?:\s++[\w-]++=[^<>]*+)?>|\[THINK\]|◁think▷|<\|begin_of_thought\|>"
     r"|(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)<\|message\|>"
@@ -39,7 +39,7 @@ _CLOSING = re.compile(
     re.IGNORECASE,
 )
 _EITHER = re.compile(f"(?P<opening>{_OPENING.pattern})|{_CLOSING.pattern}", re.IGNORECASE)
-# What ends a turn, which servers with a wrong chat template leave in the text.
+# Ends of turns, which servers with a wrong chat template leave in the text.
 _ENDS = re.compile(
     r"(?:(?:<[|｜](?:im_end|eot_id|eom_id|end|return|end[ _▁]?of[ _▁]?\w+)[|｜]>"
     r"|<end_of_turn>|<eos>|(?P<s></s>))\s*)+\Z",

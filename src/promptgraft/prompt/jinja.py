@@ -129,7 +129,7 @@ def _tokens(environment: SandboxedEnvironment, source: str) -> list[_Token]:
 
 def _segments(environment: SandboxedEnvironment, template: str, where: str) -> Iterator[_Segment]:
     """Yield the top-level text, variables, expressions and blocks of a Jinja template."""
-    # As Jinja does; else the texts of its tokens would not be found in the source.
+    # Like Jinja; else the texts of its tokens would not be found in the source.
     source = _NEWLINE.sub("\n", template)
     tokens = _tokens(environment, source)
     position = 0
@@ -291,7 +291,7 @@ class JinjaBlocks:
             AttributeError,
             RecursionError,
         ) as error:
-            # As many cuts are written as blocks have been rendered.
+            # The number of cuts is that of the blocks that have been rendered.
             self._fail("".join(chunks).count(_CUT), error)
         texts = "".join(chunks).split(_CUT)
         named = zip(self.blocks, texts, strict=True)

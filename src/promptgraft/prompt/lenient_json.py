@@ -270,7 +270,7 @@ def _passages(text: str, *, wants_list: bool) -> Iterator[str]:
         # One that is complete and yet unreadable is passed over as a whole.
         end = _closing(text, begin.start()) if end is None else end
         if end is None:
-            # What follows is inside of it.
+            # The text that follows is inside of it.
             return
         if (begin["object"] is None) is wants_list:
             yield text[begin.start() : end]

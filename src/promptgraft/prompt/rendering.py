@@ -84,7 +84,7 @@ class Bindings:
     def _refuse_unbound(self, name: str, section: MarkdownSection, path: SectionPath) -> None:
         """Raise a ``BindingError`` for a placeholder without a value, unless it is literal."""
         alike = [name_known for name_known in self.all if name_known.casefold() == name.casefold()]
-        # Of a value in other letters it is a misspelled placeholder, not a variable of a shell.
+        # A name like that of a value is a misspelled placeholder, not a variable of a shell.
         if name in section.source.written and not alike:
             return
         near = f" (did you mean `{alike[0]}`?)" if alike else did_you_mean(name, [*self.all])
@@ -298,7 +298,7 @@ def _full(
         # Named after any of them, because callers take a segment without a placeholder for fixed
         # text.
         slot = next((piece.name for piece in source.pieces if isinstance(piece, Slot)), None)
-        # As an override would write it: `$5`, not `$$5`. A Jinja template keeps its blocks.
+        # Spelled like an override: `$5`, not `$$5`. A Jinja template keeps its blocks.
         written = source.body if source.syntax is BodySyntax.DOLLAR else section.template
         written = written if body is None else source.as_template(body)
         segments = [Segment(written, slot)]

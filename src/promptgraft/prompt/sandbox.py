@@ -146,7 +146,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             for name, function in self.filters.items()
             if name not in _CONSTANT
         }
-        # Of nunjucks, in whose dialect many templates are written: data as JSON.
+        # A filter of nunjucks, which many templates are written for: data as JSON.
         self.filters["dump"] = _bounded("dump", _dumped)
         self.filters |= {_PART: _written, _STEPS: pass_context(_steps), _WALKED: _walked}
 

@@ -381,7 +381,7 @@ def _renamed(data: Json, kind: Any, rename: _Rename) -> Json:
     if get_origin(kind) in (Union, UnionType):
         classes = [part for part in arguments if fields_of(part)]
         if isinstance(data, dict) and len(classes) > 1:
-            # Of the member that knows the most of its keys.
+            # The member of the union that knows most of its keys.
             renamings = [_renamed(data, part, rename) for part in classes]
             objects = [renaming for renaming in renamings if isinstance(renaming, dict)]
             return max(objects, key=lambda one: (len(one), one != data))

@@ -121,7 +121,7 @@ def answer_in(value: object) -> object:
             read = _of_choices
         if read is not None:
             answer = read(value)
-            # Of a subclass, it would count as an object.
+            # A plain text: a subclass of `str` would count as an object.
             answer = "" if answer is None else answer
             return str.__str__(answer) if isinstance(answer, str) else answer
     reply: Any = value

@@ -185,7 +185,7 @@ class EventFile:
         if isinstance(line.number, UnsetType):
             return True
         if not is_same(line, self._expected):
-            # What follows the first difference belongs to a future that did not happen.
+            # Lines after the first difference belong to a future that did not happen.
             self._settle(self._start)
             return False
         self._advance()

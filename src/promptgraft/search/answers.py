@@ -165,7 +165,7 @@ def record_to_json(record: RolloutRecord) -> Json:
         "hidden": list(record.hidden),
         "spent": spent_to_json(record.spent),
     }
-    # Left out of most records, because a journal may hold a million of them.
+    # Empty fields are left out, because a journal may hold a million records.
     if record.expected_repr:
         record_plain["expected_repr"] = record.expected_repr
     if record.verdicts:

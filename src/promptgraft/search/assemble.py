@@ -67,14 +67,14 @@ def begin(checked: CheckedRun, session: SessionProtocol | None) -> BegunRun:
     )
     answers = Answers(NoJournal() if journal is None else journal, ledger, calls=calls)
     if calls is not None:
-        # Of calls that an earlier process of the run has not lived to answer.
+        # Calls that were in flight when an earlier process of the run was killed.
         ledger.count(calls.unfinished(), recorded=True)
     target = _with_recorded_base(checked.target, answers)
     # Another state of the store has other texts, so its plan would be that of another run.
     plan = checked.plan if target is checked.target else None
     return BegunRun(
         checked=attrs.evolve(checked, target=target, fingerprint=fingerprint, plan=plan),
-        # Of the journal's fingerprint, so that a run resumed with other functions keeps its id.
+        # From the journal's fingerprint, so that a run resumed with other functions keeps its id.
         run_id=attrs.evolve(checked, fingerprint=fingerprint).run_id,
         answers=answers,
         watch=attrs.evolve(checked.watch, keeper=calls),

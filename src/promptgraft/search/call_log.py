@@ -140,7 +140,7 @@ class AnswerCalls:
         """Keep the answer of a call, unless the whole answer is recorded soon."""
         self._log.wait_with(_WaitingRecord(self, place, answer))
         self._in_flight.discard(place)
-        # What else is in flight may take long, so this one does not wait for the whole answer.
+        # Other calls in flight may take long, so this record does not wait for the whole answer.
         if self._in_flight:
             self.begin()
 
@@ -187,7 +187,7 @@ class CallLog:
         if answer is not None and answer.waiting:
             self._made[position] = answer
 
-    # What is paid for.
+    # Payments.
 
     def unfinished(self) -> list[Spending]:
         """Return what was paid for answers that are not recorded, by earlier processes.

@@ -189,7 +189,7 @@ class Driver:
     # Branches.
 
     def _start(self, parent: Strand[Any], ask: asks.Start[Any]) -> Strand[Any]:
-        # What the search has made itself since it last joined a branch: the copy below counts it.
+        # The copy of the stretch below must count the search's own rollouts since its last join.
         self._main.stretch.add(self._main.batches)
         self._main.batches = []
         parent.started += 1

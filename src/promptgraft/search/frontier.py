@@ -100,7 +100,7 @@ class _Block:
             heights: the highest value in each cell.
             led: the cells where these are equal.
         """
-        # Who dominates a leader leads wherever that one does.
+        # A candidate that dominates a leader leads in all cells that the leader leads.
         leaders = self.leaders
         within = including = self.leading
         if 2 * len(led) < len(row):
@@ -160,7 +160,7 @@ class Frontier:
     def _update(self, index: int) -> None:
         # A list, because an array creates a new float at each access.
         row, heights = self._rows[index].tolist(), self._heights
-        # Who led where the candidate is higher leads there no longer.
+        # The former leaders of cells where the candidate is higher no longer lead there.
         for cell in _where(gt, row, heights):
             heights[cell] = row[cell]
             for number, block in enumerate(self._blocks):
@@ -268,7 +268,7 @@ class Cover:
         for place in compress(range(len(row)), risen):
             self._heights[place] = row[place]
         led = bytes(map(eq, row, self._heights))
-        # As bits: the cells where it leads, and those where it is the only leader now.
+        # Two bit masks: the cells where it leads, and those where it is now the only leader.
         leading, new = (int(flags.translate(_DIGITS) or b"0", 2) for flags in (led, risen))
         if not leading:
             return

@@ -137,7 +137,7 @@ def _alike(material: _Material) -> Iterator[str]:
     answer, count = _commonest(material.after)
     usual = max(_commonest(side)[1] for side in (material.before, material.expected) if side)
     more = material.share(count - usual)
-    # Of labels, most may rightly be the same.
+    # Most labels may rightly be the same.
     is_label = not material.expected and len(answer) < _PROSE
     is_most = material.share(count) >= _MOST and more >= _MUCH_MORE and not is_label
     if is_most or (material.share(count) >= _NEARLY_ALL and more >= _MORE):
@@ -183,7 +183,7 @@ def _tell_apart(material: _Material) -> bool:
     if not material.expected:
         return False
     matching = sum(map(_holds, material.after, material.expected))
-    # As many as hold the expected answer to the case before would hold it without telling apart.
+    # Answers that hold the expected answer of another case show how many match by chance.
     turned = material.expected[1:] + material.expected[:1]
     by_chance = sum(map(_holds, material.after, turned))
     return material.share(matching - by_chance) >= _SOME

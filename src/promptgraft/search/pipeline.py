@@ -154,7 +154,7 @@ class Pipeline(Generic[StepT, AttemptT]):
                 yield from self._fill()
             first = yield from self._first_ended()
             if first is None:
-                # What was reserved for the end may pay for further steps.
+                # Rollouts that were reserved for the end may pay for further steps.
                 if stop is None and search.gives_back():
                     continue
                 raise stop or self._out_of_budget()

@@ -158,7 +158,7 @@ def _thinking(
         return tokens, source if tokens else ""
     if use.thinking:
         return round(use.thinking), seen.where
-    # What was seen holds the thoughts of a model that was only assumed to have them.
+    # The output tokens that were seen include the thoughts, if they were only assumed.
     tokens = 0 if is_assumed else min(tokens, int(use.output_tokens))
     return tokens, seen.where if tokens else ""
 
@@ -379,7 +379,7 @@ class _Outlook:
         sample = cases[:: math.ceil(len(cases) / _MOST_CASES)]
         judged: Iterable[Case] = sample
         examples = config.training_examples
-        # What plays turns is judged by turns.
+        # Conversations are judged turn by turn.
         if isinstance(task, PlayingAdapter) or any(_turns_of(example) > 1 for example in examples):
             judged = [turn for case in sample for turn in [*turn_cases(case)] or [case]]
         answer = Answer(text="x" * round(self.estimate.answer_chars))

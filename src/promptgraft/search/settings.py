@@ -68,7 +68,7 @@ class Affordable:
         """Proposals evaluated if every second one is accepted."""
         accepted = self.if_accepted if self.if_usual is None else self.if_usual
         refused = self.if_refused
-        # Of the budget, an accepted one takes 1/accepted and a refused one 1/refused.
+        # An accepted proposal takes 1/accepted of the budget, and a refused one 1/refused.
         return round(2 * accepted * refused / (accepted + refused)) if accepted else refused // 2
 
     def limited(self, proposals: int) -> Affordable:

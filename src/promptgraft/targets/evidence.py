@@ -115,7 +115,7 @@ def _chars(record: RolloutRecord) -> int:
 def _line(record: RolloutRecord, *, has_failed: bool) -> str:
     """Return a rollout in one line."""
     feedback = record.feedback
-    # That all is right is said of right answers already; metrics that passed show who is innocent.
+    # Right answers need no feedback; of failures, metrics that passed show who is innocent.
     feedback_text = _MET.sub("", feedback.feedback) if feedback and has_failed else ""
     return (
         f"- {in_one_line(record.inputs_repr, _INPUT_CHARS)} → "
@@ -248,7 +248,7 @@ def _entry(
     elif child.is_in(lineage[0]) and any(name not in shown_ids for name, _, _ in child.edits):
         fate = "Kept: it is in the prompt now"
     elif child.is_in(lineage[0]):
-        # What it added stands in the current text, which the question shows.
+        # Its additions stand in the current text, which the question shows.
         fate, marks = "Kept: it is in the current text, in place of what is below", "-"
     else:
         fate, marks = "Kept, and changed again since", ""

@@ -166,7 +166,7 @@ class MetricFeedback:
         for verdict in verdicts:
             session.dispatch(verdict)
         outcome = judged(case.id, verdicts, metrics, self.aggregation)
-        # As a fault of the provider, which leaves the rollout unscored: a 0 would blame the prompt.
+        # A fault of the provider leaves the rollout unscored: a 0 would blame the prompt.
         if outcome.score is None:
             raise TransientProviderError(f"not judged: {outcome.error}")
         hidden = {metric.name for metric in metrics if is_hidden(metric)}

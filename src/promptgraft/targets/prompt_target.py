@@ -84,7 +84,7 @@ class PromptGrafting:
     def _bounded(self, view: View, part: PromptPart) -> View:
         bound = self._bounds.get(part)
         if bound is None:
-            # Of the text in force at first: relative to its parent, a text could double each step.
+            # Bounded by the first text in force: relative to its parent it could double each step.
             present = part.text(self.view(self.base))
             bound = self._bounds[part] = longest_text(self.max_part_chars, present)
         same = bound == view.max_part_chars
@@ -285,7 +285,7 @@ class PromptTarget:
     _prompts: Mapping[str, PromptGrafting] = attrs.field(init=False, repr=False, eq=False)
     _rendered: set[str] = attrs.field(factory=set, init=False, repr=False, eq=False)
     _lengths: dict[str, int] = attrs.field(factory=dict, init=False, repr=False, eq=False)
-    # Of `check`; an argument, so that a copy with other overrides has the same.
+    # Set by `check`; an argument, so that a copy with other overrides shares it.
     _limited: list[GepaExample] = attrs.field(factory=list, repr=False, eq=False)
 
     @identity.default
@@ -486,7 +486,7 @@ class PromptTarget:
             raise errors.DataFormatError(
                 f"expected overrides of {', '.join(base)}, found {shown(in_force)}"
             )
-        # What is in force has no tag, and each prompt may have its own.
+        # The recorded overrides have no tag, and each prompt may have its own.
         overrides = {
             address: attrs.evolve(override, tag=base[address].tag)
             for address, override in read.items()
@@ -565,7 +565,7 @@ class PromptTarget:
             self._rendered.add(example.id)
         longest = self.max_prompt_chars
         if longest is not None:
-            # Of every example, since the candidate may win; which one is not for the reflector.
+            # With every example, because the candidate may win; the reflector is not told which.
             lengths = (
                 len(_rendered_with(prompt, example).text) for example in self._limited or examples
             )

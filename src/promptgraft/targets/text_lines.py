@@ -17,7 +17,7 @@ _MARK = re.compile(r"(?:[-*+•]|\d+[.)])\s+")
 _FENCE = re.compile(r"```|~~~")
 # Headings, tables, rules across the page, and lines that are nothing but a tag.
 _STRUCTURE = re.compile(r"#|\||[-=*_]{3,}$|<[^>]*>$")
-# What a line is about, where it begins with that: `- billing: …`, `**Billing** — …`.
+# The subject that a line begins with: `- billing: …`, `**Billing** — …`.
 _LABEL = re.compile(
     r"(?P<mark>(?:[-*+•]|\d+[.)])\s+)?(?P<label>[^:—–]{1,60}?)\s*(?P<end>[:—–])[*_`\"]*\s+\S"
 )

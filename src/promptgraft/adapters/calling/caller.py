@@ -489,7 +489,7 @@ class Bill:
         """Settle a request that was answered; ``cost`` is in US dollars, None if unknown."""
         with self._lock:
             if self._open:
-                # Of all requests: an answer that could not be used may have been counted.
+                # The sum of all requests: an answer that could not be used may have been counted.
                 self._usage = NO_USAGE if usage == NO_USAGE else self._usage + usage
                 self._cost = None if cost is None or self._cost is None else self._cost + cost
                 tokens = usage.input_tokens + usage.output_tokens

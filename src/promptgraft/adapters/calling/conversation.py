@@ -86,7 +86,7 @@ def converse(
     return answered(rendered, read(text), session=session, usage=usage, finish_reason=reason)
 
 
-# As the templates of Hermes and Qwen, Llama, Mistral, DeepSeek, Kimi and gpt-oss write calls.
+# Calls in the templates of Hermes and Qwen, Llama, Mistral, DeepSeek, Kimi and gpt-oss.
 _CALL_AS_TEXT = re.compile(
     r"\s*(?:<tool_call>|<\|python_tag\|>|\[TOOL_CALLS\]|<function[=_]|<｜tool▁call|<\|tool_call"
     r"|<\|channel\|>commentary to=)"

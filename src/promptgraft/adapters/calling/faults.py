@@ -189,7 +189,7 @@ _FILTERED = {
 }
 
 _NO_CREDIT = re.compile(r"credit balance is too low", re.IGNORECASE)
-# What some providers answer with 400 for every request, by the status that says so.
+# Some providers answer every request with 400; these texts show the status that they mean.
 _MEANT = {
     401: re.compile(
         r"\bapi[ _-]?key (?:is )?(?:not valid|invalid|expired|missing)"
@@ -220,14 +220,14 @@ _TOO_LONG_TEXT = re.compile(
 _OTHER_API_TEXT = re.compile(
     r"(?:\buse|only supported in)\s+(?:the\s+)?/?v1/(responses|chat/completions)\b", re.IGNORECASE
 )
-# Of compatible servers that lack a path; one that lacks the model names it.
+# Compatible servers that lack a path; one that lacks the model names the model.
 _NO_PATH_TEXT = re.compile(
     r"^(?:(?:404 )?(?:page|file|path|route|endpoint) )?not found\W*$"
     r"|\b(?:method not allowed|invalid url|cannot post|no route)\b"
     r"|\b(?:unknown|unexpected|unsupported|no such) (?:url|path|route|endpoint)\b",
     re.IGNORECASE,
 )
-# Of models and gateways that only stream.
+# Models and gateways that only stream.
 _STREAM_TEXT = re.compile(
     r"\bnon-?stream|\bstream\b.{0,40}\btrue\b|\bonly\b.{0,40}\bstream|\brequires? stream"
     r"|\bstream(?:ing)? (?:must|is required)",

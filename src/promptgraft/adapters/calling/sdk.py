@@ -239,7 +239,7 @@ class SdkEndpoint:
             if method == "GET":
                 return await self._client.get(path, cast_to=kind, options=options)
             if files:
-                # As the SDK's own methods do: it then sends the body as form fields.
+                # Like the SDK's own methods: it then sends the body as form fields.
                 options = {**options, "headers": {"Content-Type": "multipart/form-data"}}
             return await self._client.post(
                 path, cast_to=kind, body=body, files=files, options=options

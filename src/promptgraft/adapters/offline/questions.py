@@ -221,7 +221,7 @@ def _read_blocks(text: str) -> Iterator[Block]:
     inside: list[str] = []
     for line in text.split("\n"):
         if fence:
-            # As in Markdown, a longer fence closes a shorter one; text inside may hold shorter
+            # Like in Markdown, a longer fence closes a shorter one; text inside may hold shorter
             # runs.
             if line.startswith(fence) and not line.strip("` \r"):
                 block.fenced.append((label, "\n".join(inside)))

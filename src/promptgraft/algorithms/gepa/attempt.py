@@ -165,7 +165,7 @@ class Step(PipelineStep[Attempt]):
     @property
     def learners(self) -> list[Attempt]:
         """The attempts that could learn something."""
-        # What is no reflection, such as a relocation, needs no failures.
+        # Attempts that do not reflect, such as relocations, need no failures.
         return [
             attempt
             for attempt in self.attempts

@@ -141,7 +141,7 @@ class Draft:
             self.take(reply)
         except InvalidProposalError as error:
             self.refusals.append((error, reply.text))
-            # Who was shown all that is known and changes nothing would only repeat that.
+            # A model that was shown everything and changes nothing would only repeat that.
             is_unchanged = error.reason is RejectionReason.UNCHANGED
             self.has_failed = bool(reply.fault) or (is_unchanged and self.shows_all)
 
@@ -294,7 +294,7 @@ class Reflector:
 
     def was_tried(self, attempt: Attempt, child: Candidate) -> bool:
         """Return whether a candidate had been tried when the attempt began."""
-        # Which ones were tried since then depends on how steps overlap.
+        # Later candidates do not count: which there are depends on how steps overlap.
         return self.seen.get(child.digest, attempt.step.tried) < attempt.step.tried
 
 

@@ -127,7 +127,7 @@ class Turns:
 
     def at(self, ahead: int) -> Turn:
         """Return the turn of an attempt that begins while ``ahead`` others are under way."""
-        # As if each of those under way changed one module, which is not known before they end.
+        # Assumes that each attempt under way changes one module, which is not known before it ends.
         first, second = deque(self._instructions), deque(self._examples)
         for turns in (first, second):
             turns.rotate(-ahead)
@@ -249,7 +249,7 @@ class Minibatches:
         """
         size, scored = self.size, [score for score in scores if score is not None]
         if scored:
-            # As if one more example had failed and one had not: a few scores tell little.
+            # One more failure and one more success are added, because a few scores tell little.
             failed = sum(score < self._training_rollouts.scorer.perfect for score in scored)
             failing = (1 + failed) / (len(scored) + 2)
             most = min(self._growth * self.size, len(self._examples))

@@ -363,7 +363,7 @@ class GepaSettings(RunConfig):
         return Pool(kind, pruning=self.frontier_pruning, ranks=ranks)
 
     def budget_of(self, proposals: int) -> int:
-        # As if each were evaluated on all of validation: fewer are accepted, and races stop early.
+        # An upper bound: fewer proposals are accepted, and races stop early.
         # So the budget of a size does not depend on the strategy.
         entries = (1 + proposals + self._merges(proposals)) * self.pareto_set_size
         return entries + proposals * self.trial_size + self.following_size

@@ -343,7 +343,7 @@ class Patcher:
         refused = self._refused.get(merged.module, ())
         copying = "" if module.is_example else self.guard.rule
         params = patch_params(before, merged.problems, refused, copying=copying)
-        # What journals have digested of it.
+        # Journals hold digests of these parameters only; the digest must not change.
         bare = patch_params(before, merged.problems, refused)
         former = {field.name: getattr(bare, field.name) for field in attrs.fields(PatchParams)}
 

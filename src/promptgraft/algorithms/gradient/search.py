@@ -217,7 +217,7 @@ class GradientSearch(BaseSearch):
             self._clean += 1
             return _ended(base, Decided.NOTHING, "no case failed")
         self._clean = 0
-        # Of every round with failures, however it ends; an accepted one sets it back.
+        # Counts every round with failures, however it ends; an accepted one resets it.
         self._without_gain += 1
         gradients = yield from self._tracer.trace(base.number, base.candidate, failures)
         # Fewer parts change after a refusal, as if the step size of a gradient were reduced.

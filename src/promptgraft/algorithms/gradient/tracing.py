@@ -202,7 +202,7 @@ class _Parts:
 
     def __init__(self, target: Target, candidate: Candidate) -> None:
         self.node = target.identity.name
-        # What is still to be added has led to no failure.
+        # A part that is still to be added has led to no failure.
         self.modules = {module.name: module for module in target.modules if not module.is_new}
         self._described = {
             name: target.describe(module, candidate) for name, module in self.modules.items()

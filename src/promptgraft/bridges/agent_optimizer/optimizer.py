@@ -416,7 +416,7 @@ class _GivenOptions:
         except RunCancelledError:
             pass  # the run directory says so, and the result too
         except PromptgraftError as failure:
-            # That optimizer reports an error that leaves a result instead of raising it.
+            # AgentOptimizer does not raise an error that leaves a result, but reports it there.
             if failure.result is None:
                 raise
             return str(failure)

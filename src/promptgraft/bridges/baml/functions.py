@@ -99,7 +99,7 @@ class BamlFunction:
         }
         if functions[self.name].prompt is not None:
             return {self.name: functions[self.name]}
-        # What stands in a prompt calls nothing.
+        # Names in a prompt are text, not calls.
         calling = {name: block for name, block in functions.items() if block.prompt is None}
         flows = _reached([self.name], calling)
         called = {word for name in flows for word in functions[name].words}

@@ -161,7 +161,7 @@ def _text_in(match: re.Match[str]) -> str | None:
     if raw is None:
         return None
     try:
-        # As JSON, in which quotes have to be escaped and apostrophes must not be.
+        # Read as JSON, which requires escapes of quotes and forbids those of apostrophes.
         value = json.loads(f'"{raw}"' if match["double"] is not None else _requoted(raw))
     except ValueError:
         return None

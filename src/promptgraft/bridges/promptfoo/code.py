@@ -170,7 +170,7 @@ class _Template:
         node = self._known(node)
         match node:
             case ast.Constant(value=str(value)):
-                # What Python says literally must not become a tag of Jinja.
+                # Literal braces of Python must not become a tag of Jinja.
                 return re.sub(r"\{(?=[{%#])", "{{ '{' }}", value)
             case ast.JoinedStr(values=values):
                 return "".join(map(self.text, values))

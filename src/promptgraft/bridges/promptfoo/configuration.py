@@ -336,7 +336,7 @@ class _PromptfooReader:
         for level in levels:
             values |= self._values(level.member("vars"), missing)
         fixed = any(level.member("options").member("disableVarExpansion").value for level in levels)
-        # As promptfoo does, which keeps other lists as one value.
+        # Like promptfoo, which keeps other lists as one value.
         several = {
             name: value
             for name, value in values.items()

@@ -47,7 +47,7 @@ _COMPATIBLE = {  # address and variable of the key of providers that speak OpenA
     "xai": ("https://api.x.ai/v1", "XAI_API_KEY"),
 }
 _INTERFACES = ("chat", "messages", "responses", "completion", "converse")
-# What answers with something else than a text, has a prompt of its own, or is an agent.
+# Providers that answer with something else than a text, have their own prompt, or are agents.
 _OTHERS = re.compile(
     r"(embedding|image|video|audio|speech|realtime|live|assistant|moderation|agent)s?\b"
     r"|(claude-agent-sdk|claude-code|codex-sdk|codex-app-server|chatkit)\b"
@@ -213,7 +213,7 @@ class Models:
                 provider, "only the first provider is taken: a project has one model"
             )
         first = several[0]
-        # Of a provider for each kind of question, the one that writes texts judges.
+        # A provider for each kind of question: the one that writes texts is the judge.
         first = self._in_files(first.member("text") if "text" in first.members() else first)
         model = read_provider(first, self.files.notes)
         if model is not None:

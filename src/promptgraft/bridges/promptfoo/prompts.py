@@ -24,7 +24,7 @@ from promptgraft.ground.work import WorkBudget
 from promptgraft.ground.yaml_text import YamlDocument
 from promptgraft.project import imported
 
-# What does not end is read to its end, or it would be searched again from each of its places.
+# An open tag extends to the end of the text; else each of its characters would be tried again.
 _TAG = re.compile(r"\{\{.*?(?:\}\}|\Z)|\{%.*?(?:%\}|\Z)", re.DOTALL)
 _TEXT = re.compile(r"""("(?:\\.|[^"\\])*(?:"|\Z)|'(?:\\.|[^'\\])*(?:'|\Z))""", re.DOTALL)
 _ENVIRONMENT = re.compile(r"""\{\{-?\s*env(?:\.(\w+)|\[["'](\w+)["']\])[^{}]*\}\}""")
@@ -159,7 +159,7 @@ class PromptfooPrompts:
                     self.files.notes.add(entry, text)
                 else:
                     by_name[imported.name_of(prompt.name, list(names))] = prompt
-        # Beside a prompt that can be asked, one that cannot would stop everything.
+        # A prompt that cannot be asked would stop the import of the others, so it is left out.
         return by_name or dict(list(unwritten.items())[:1])
 
     def _prompt(self, node: Node) -> Iterator[Read]:

@@ -238,7 +238,7 @@ class LlmRubricResponse(JudgeMetric):
         met = [reply.met is prompts.Met.YES for reply in replies]
         lines = [_said(rubric, reply) for rubric, reply in zip(self.rubrics, replies, strict=True)]
         shares = [float(holds) for holds in met]
-        # What is not met comes first: the reflector can learn from that alone.
+        # Unmet criteria come first: the reflector can learn from these alone.
         not_met_first = sorted(range(len(met)), key=met.__getitem__)
         unmet = ", ".join(
             f"`{self.rubrics[place].id}`" for place in not_met_first if not met[place]

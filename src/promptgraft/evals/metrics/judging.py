@@ -291,7 +291,7 @@ def judged_turns(case: Case, answer: Answer) -> list[tuple[int, Case, Answer]]:
         if case.turns or number == len(answer.turns):
             is_last = number == len(case.turns)
             judged.append((number, _as_case(case, turn, context, is_last=is_last), played.answer))
-        # What was really said, not what was expected: later turns answer to it.
+        # The real answer, not the expected one: later turns refer to it.
         context = (*context, *_exchange(played.query, played.answer.text))
     return judged
 

@@ -30,7 +30,7 @@ LONGEST_VALUE = 100
 _BEFORE, _AFTER = 40, 80
 # Control characters and ends of lines that `json` leaves unescaped.
 _BREAKS = re.compile("[\x7f-\x9f\u2028\u2029]")
-# What looks like nothing, and what looks like a space too.
+# Characters that are invisible, and those that look like a space.
 _UNSEEN = re.compile("[\xad\u200b-\u200f\u2060\ufeff]")
 _LIKE_SPACES = re.compile(rf"{_UNSEEN.pattern}|[^\S ]")
 _STEP = re.compile(r'\.?([^\s.\[\]"$*]+)|\[(-?\d+|\*)\]|\[("(?:[^"\\]|\\.)*")\]')

@@ -37,7 +37,7 @@ _NUMBER = re.compile(
     r"|(?:\d{1,3}(?:,\d{3}){1,20}(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
     r"(?:[eE][-+]?\d{1,3})?)(?!\d|[._]\d))"
 )
-# Of full-width forms, of Arabic, and typographic signs.
+# Full-width, Arabic and typographic signs.
 _SIGNS = str.maketrans("，．－＋٫٬−–", ",.-+.,--")
 _GROUP = re.compile(r"(?<=\d)['’\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 

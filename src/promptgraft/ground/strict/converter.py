@@ -322,7 +322,7 @@ def _pydantic_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], A
         from pydantic import ValidationError
 
         try:
-            # As JSON, in which a date is a text; in the names of fields, as everywhere here.
+            # Through JSON, where a date is a text; by field names, not aliases, as everywhere here.
             text = json.dumps(value)
             return kind.model_validate_json(text, strict=True, by_alias=False, by_name=True)
         except ValidationError as error:

@@ -249,7 +249,7 @@ class Entry(ABC):
         """Return the names that other entries of the prompt may not use, by normalized form."""
         return {}
 
-    # What it does.
+    # Effects.
 
     @abstractmethod
     def apply(self, parts: EffectiveParts) -> None:

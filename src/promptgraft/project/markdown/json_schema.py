@@ -74,7 +74,7 @@ _READ = frozenset(
         "default",
         "aliases",
         "choices",
-        # What is of no use to models.
+        # Keys that are of no use to models.
         "components",
         "discriminator",
         "$schema",
@@ -332,7 +332,7 @@ class _SchemaReader:
             if kind is not None:
                 is_needed = field in [each.value for each in node.member("required").items()]
                 attributes[field] = self.attribute(field, member, kind, is_needed=is_needed)
-        # What is said of a field is shown beside the field.
+        # The description of a field is shown beside the field.
         is_field = node.path[-2:-1] == ("properties",)
         about = None if is_field else node.member("description").value
         new_class = made_class(

@@ -210,7 +210,7 @@ _FILES: Mapping[str, Kind[dict[str, object]]] = {
         left_out=left_out,
     )
     for kind, about, left_out in (
-        # What MCP servers add.
+        # Keys that MCP servers add.
         (TOOLS, "the tools", ("_meta", "nextCursor", "ttlMs", "cacheScope", "resultType")),
         (EXAMPLES, "the worked examples", ()),
     )

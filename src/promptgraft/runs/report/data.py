@@ -80,7 +80,7 @@ def _made_smaller(data: bytes) -> str:
             picture.thumbnail((_SIDE, _SIDE))
             small = io.BytesIO()
             picture.convert("RGB").save(small, "JPEG", quality=70)
-    # What Pillow raises for damaged files, and for those that would fill the memory.
+    # Errors of Pillow for damaged files, and for those that would fill the memory.
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError):
         return ""
     return _address("image/jpeg", small.getvalue())

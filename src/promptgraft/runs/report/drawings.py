@@ -25,7 +25,7 @@ _LETTER = 18
 """Size of a letter on a narrow screen."""
 # An axis needs a span, also where all amounts are the same up to rounding.
 _LEAST_SPAN = 1e-6
-# Of an axis of means, as a share of the scale: less would make much of small differences.
+# The least span of an axis of means, as a share of the scale: less would exaggerate.
 _LEAST_SHARE = 0.1
 
 MOST_NODES = 120
@@ -197,7 +197,7 @@ def _chart(
     end = max(total, *(x for x, _, _ in scored)) or 1.0
     axes = _Axes(end, means)
     first, last = data.candidates[0].mean, data.candidates[data.winner].mean
-    # What screen readers are told in place of the drawing.
+    # The text for screen readers.
     summary = f"{len(means)} means between {min(means):.3f} and {max(means):.3f} over "
     summary += f"{label(end, end)} {what}"
     winner = None

@@ -350,7 +350,7 @@ class PageLimits:
 
 def size(text: str) -> int:
     """Return the number of bytes that ``text`` takes in the page."""
-    # As the template spells and escapes it: a text of quotes takes six times its length.
+    # With the escapes of the template: a text of quotes takes six times its length.
     return len(html.escape(visible(text)).encode("utf-8", "surrogatepass"))
 
 

@@ -101,7 +101,7 @@ def names_of(target: Target) -> Names:
         parted = (re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).casefold() for name in names)
         words = dict.fromkeys(tuple(re.findall(r"[^\W_]+", name)) for name in parted)
         spelled = "|".join(r"[\W_]{0,3}".join(map(re.escape, word)) for word in words if word)
-        # As whole words; without a word in its names, nothing names the module.
+        # Matches whole words only; a module whose names have no word is never named.
         whole = rf"(?<![^\W_])(?:{spelled})(?![^\W_])" if spelled else r"(?!)"
         patterns[module.name] = re.compile(whole)
     return patterns

@@ -301,7 +301,7 @@ def question_on_all(
         "second": names[-1],
     }
     params = WholeParams(**{**attrs.asdict(plain, recurse=False), **of_all})
-    # Of what the question is about, not of its words: journals outlive another wording.
+    # A digest of the content, not of the wording, which may change without losing journals.
     texts = {part.name: part.text for part in parts}
     answers = [[record.example_id, record.output_repr] for record in records]
     content = digest([WHOLE.key, texts, answers, refused[1]])

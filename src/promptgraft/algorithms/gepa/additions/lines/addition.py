@@ -164,7 +164,7 @@ class LineHistory:
         lines = self._lines(parent)
         places = dict.fromkeys((module, line.key) for module in lines for line in lines[module])
         defining = {(module, line.key) for module in lines for line in lines[module] if line.label}
-        # Of equal lines in several parts, those with less credit than another one are idle.
+        # A line with less credit than an equal one in another part is idle.
         most: dict[str, int] = {}
         for place in places:
             most[_content(place)] = max(self._credits[place], most.get(_content(place), 0))
