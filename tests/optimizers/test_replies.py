@@ -19,7 +19,7 @@ from promptgraft.overrides import AddedTaskExample, TaskExampleOverride, ToolExa
 from promptgraft.overrides.parts.examples import (
     ToolCall,
     WorkedExample,
-    one_line,
+    json_line,
     read_stored_steps,
 )
 from promptgraft.overrides.parts.validation import check_key
@@ -467,8 +467,8 @@ def a_call(rng: random.Random) -> ToolCall:
     return ToolCall(
         tool_name=a_name(rng),
         description=a_text(rng),
-        input_json=one_line(a_value(rng)),
-        output_json=one_line(a_value(rng)),
+        input_json=json_line(a_value(rng)),
+        output_json=json_line(a_value(rng)),
     )
 
 
@@ -477,7 +477,7 @@ def a_worked_example(rng: random.Random, least: int = 0) -> WorkedExample:
     return WorkedExample(
         objective=objective if objective.strip() else "x",
         steps=tuple(a_call(rng) for _ in range(rng.randint(least, 3))),
-        outcome_json=one_line(a_value(rng)),
+        outcome_json=json_line(a_value(rng)),
     )
 
 
@@ -668,8 +668,8 @@ def typed_call(rng: random.Random, tool: str) -> ToolCall:
     return ToolCall(
         tool_name=tool,
         description=a_text(rng),
-        input_json=one_line(sometimes(rng, given)),
-        output_json=one_line(sometimes(rng, result)),
+        input_json=json_line(sometimes(rng, given)),
+        output_json=json_line(sometimes(rng, result)),
     )
 
 
@@ -684,7 +684,7 @@ def typed_reply(rng: random.Random, module: PromptModule) -> str:
         example = WorkedExample(
             objective=a_text(rng).strip() or "x",
             steps=tuple(typed_call(rng, tool) for tool in tools),
-            outcome_json=one_line(outcome),
+            outcome_json=json_line(outcome),
         )
         text = write_task_example(example)
     if rng.random() < 0.5:
@@ -792,7 +792,7 @@ def test_a_long_reply_of_steps_and_values_is_read() -> None:
         ToolCall(tool_name="a", description="b\nc", input_json='{"a": 1}', output_json="[]")
         for _ in range(250)
     )
-    example = WorkedExample(objective="do it", steps=steps, outcome_json=one_line(values))
+    example = WorkedExample(objective="do it", steps=steps, outcome_json=json_line(values))
     text = write_task_example(example)
     assert read_json_task(text) == (None, example)
     spoiled = text.replace('{"a": 1}', "{'a': 1,}")

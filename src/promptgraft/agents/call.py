@@ -20,7 +20,7 @@ from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.functions import place_of
 from promptgraft.ground.serde import Json, canonical_json, shown
 from promptgraft.ground.strict.checks import STRING, instance, money
-from promptgraft.ground.text import clip, message_of
+from promptgraft.ground.text import clip_line, message_of
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, SessionProtocol
 
@@ -264,7 +264,7 @@ def refusal_of(name: str, status: int, message: str) -> errors.PromptEvaluationE
 
 def error_text(error: BaseException) -> str:
     """Return the class of an exception and its shortened message, in one line without secrets."""
-    text = clip(" ".join(message_of(error).split()), LONGEST_SHOWN, around=" ")
+    text = clip_line(message_of(error), LONGEST_SHOWN)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -28,7 +28,7 @@ from promptgraft.ground.files import is_file
 from promptgraft.ground.secrets import SENSITIVE
 from promptgraft.ground.serde import digest, digest_text, is_unicode, shown
 from promptgraft.ground.strict.checks import ENVIRONMENT_NAME, FLAG, SECONDS, STRING
-from promptgraft.ground.text import clip
+from promptgraft.ground.text import clip_line
 from promptgraft.runtime.deadline import Deadline
 
 LONGEST_OUTPUT = 10_000_000
@@ -239,7 +239,7 @@ class CommandAgent(Templated):
         if outcome.code:
             errors_shown = hidden(outcome.errors.decode("utf-8", "replace"), secrets)
             reason = errors_shown[-_TOLD_OF_ERRORS:] or output
-            message = clip(" ".join(reason.split()), LONGEST_SHOWN, around=" ")
+            message = clip_line(reason, LONGEST_SHOWN)
             how = _ended(outcome.code)
             raise AgentFaultError(f"the agent {how}{f': {message}' if message else ''}")
         return self._answer_in(output.removesuffix("\n").removesuffix("\r"), is_output=True)

@@ -38,7 +38,7 @@ from promptgraft.errors import (
 from promptgraft.ground.environment import Secret
 from promptgraft.ground.serde import Json, digest, is_unicode, shown
 from promptgraft.ground.strict.checks import SECONDS, STRING
-from promptgraft.ground.text import clip
+from promptgraft.ground.text import clip_line
 from promptgraft.runtime.deadline import LONGEST_WAIT, Deadline, rest
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class HttpAgent(Templated):
             raise AgentFaultError(f"the agent answered with more than {LONGEST_BODY:,} bytes")
         text = hidden(_text_of(reply), secrets)
         if not _OK <= reply.status < _REDIRECT:
-            message = clip(" ".join(text.split()), LONGEST_SHOWN, around=" ")
+            message = clip_line(text, LONGEST_SHOWN)
             raise refusal_of(self.name, reply.status, message)
         kind = reply.headers.get("content-type", "").lower()
         if kind.startswith(_PAGE):  # of a sign-in or a proxy, for every case

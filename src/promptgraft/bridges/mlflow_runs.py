@@ -21,6 +21,7 @@ from promptgraft.ground.environment import check_package
 from promptgraft.ground.serde import digest_text, shown
 from promptgraft.ground.strict.checks import TEXT, Kind, Reach, check
 from promptgraft.ground.strict.kinds import record_of
+from promptgraft.ground.text import on_one_line
 from promptgraft.overrides.store import DEFAULT_TAG
 from promptgraft.project.adding import Tracker
 from promptgraft.runtime.session import EventBus
@@ -117,7 +118,7 @@ def tracked(
             else experiment_object.experiment_id
         )
     except mlflow.MlflowException as error:
-        message = " ".join(str(error).split())
+        message = on_one_line(str(error))
         raise ConfigError(
             f"MLflow cannot open the experiment `{experiment}`: {message}; check the tracking URI"
         ) from None
@@ -164,7 +165,7 @@ class _MlflowRun:
                 # The run can be resumed, which sets it to running again.
                 self.client.set_terminated(self.run_id, "KILLED")
         except (self.mlflow.MlflowException, OSError) as error:  # the run itself is complete
-            _logger.warning("MLflow: %s", " ".join(str(error).split()))
+            _logger.warning("MLflow: %s", on_one_line(str(error)))
 
     def _begin(self, event: RunStarted) -> None:
         self.key, self.name, self.ended = self.key or event.run_id, event.prompt, False

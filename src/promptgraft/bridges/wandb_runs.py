@@ -19,6 +19,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.ground.environment import check_package
 from promptgraft.ground.strict.checks import TEXT, Kind
 from promptgraft.ground.strict.kinds import record_of
+from promptgraft.ground.text import on_one_line
 from promptgraft.project.adding import Tracker
 from promptgraft.runtime.session import EventBus
 from promptgraft.search.events import CandidateAdded, RunEnded, RunStarted
@@ -82,7 +83,7 @@ def tracked(
     try:
         opened = wandb.init(project=project, id=key, resume="allow", settings=quiet)
     except wandb.errors.Error as error:
-        message = " ".join(str(error).split())
+        message = on_one_line(str(error))
         raise ConfigError(f"Weights & Biases cannot open a run: {message}") from None
     run = _TrackedRun(opened)
     stop = bus.subscribe(object, run.on_event)
@@ -97,7 +98,7 @@ def tracked(
                 opened.log_artifact(artifact)
             opened.finish(exit_code=0 if run.ended else 1)
         except (wandb.errors.Error, OSError) as error:  # the run itself is complete
-            _logger.warning("Weights & Biases: %s", " ".join(str(error).split()))
+            _logger.warning("Weights & Biases: %s", on_one_line(str(error)))
 
 
 @attrs.define(eq=False)

@@ -31,7 +31,7 @@ from promptgraft.ground.files import write_atomically
 from promptgraft.ground.serde import Json, digest
 from promptgraft.ground.text import (
     cases_of_split,
-    clip,
+    clip_line,
     counted,
     model_in_words,
     score,
@@ -325,7 +325,7 @@ def _mend_of_unscored(report: gate.GateReport) -> str:
         for outcome in case.outcomes
         if outcome.status is CaseStatus.UNSCORED
     )
-    why = clip(" ".join(outcome.error.split()), _LONGEST_WHY, around=" ")
+    why = clip_line(outcome.error, _LONGEST_WHY)
     first = f"the first, case `{case.id}`: {why}"
     if report.mean_score is not None:
         allowed = "" if report.critical_unscored else ", or allow them with `--max-unscored`"

@@ -19,7 +19,7 @@ from promptgraft.ground.content import in_words
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.functions import call_fault
 from promptgraft.ground.serde import HexDigest, digest_text
-from promptgraft.ground.text import raised
+from promptgraft.ground.text import on_one_line, raised
 from promptgraft.prompt.rendering import Resolved
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
@@ -198,7 +198,7 @@ class GraphRunner:
                 raise _program_raised(error) from error
             if isinstance(error, errors.PromptgraftError):
                 raise
-            message = " ".join(raised(error).split())
+            message = on_one_line(raised(error))
             mend = f"candidate_errors=({type(error).__name__},)"
             raise run.failed(
                 f"the flow raised {message}; if the texts are at fault, `{mend}` of the graph "

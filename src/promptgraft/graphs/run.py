@@ -23,7 +23,7 @@ from promptgraft.evals.types import Message, Step
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.functions import without_address
 from promptgraft.ground.serde import HexDigest, did_you_mean
-from promptgraft.ground.text import listed, raised
+from promptgraft.ground.text import listed, on_one_line, raised
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
 from promptgraft.runtime.deadline import Deadline
@@ -412,7 +412,7 @@ class Run:
 def fault_of(error: Exception) -> str:
     """Return the one-line reason why a step failed."""
     expected = isinstance(error, (CandidateError, ProviderError, LimitReachedError))
-    return " ".join((str(error) if expected else raised(error)).split())
+    return on_one_line(str(error) if expected else raised(error))
 
 
 def shown_value(value: object) -> str:

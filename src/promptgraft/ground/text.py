@@ -248,6 +248,16 @@ def clip(text: str, limit: int, *, around: str = "\n") -> str:
     return text[:head] + note + text[len(text) - (room - head) :]
 
 
+def on_one_line(text: str) -> str:
+    """Return a text with each run of white space, line breaks included, as one space."""
+    return " ".join(text.split())
+
+
+def clip_line(text: str, limit: int) -> str:
+    """Shorten a text to one line of ``limit`` characters, as :func:`clip` does."""
+    return clip(on_one_line(text), limit, around=" ")
+
+
 def clip_lines(text: str, limit: int) -> str:
     """Shorten the longest lines of ``text`` until it has ``limit`` characters, so that each stays.
 

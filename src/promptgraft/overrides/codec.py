@@ -109,7 +109,7 @@ def decode_revision(data: bytes, address: OverrideAddress, *, where: str) -> Rev
     try:
         return parse_revision(data, address, where=where)
     except ValueError as error:  # also an integer of more digits than Python reads
-        raise StoreError(f"{one_line(str(error))}; {_MEND}") from None
+        raise StoreError(f"{printable(str(error))}; {_MEND}") from None
 
 
 def parse_revision(data: bytes, address: OverrideAddress | None, *, where: str) -> Revision:
@@ -126,7 +126,7 @@ def parse_revision(data: bytes, address: OverrideAddress | None, *, where: str) 
     return revision
 
 
-def one_line(message: str) -> str:
+def printable(message: str) -> str:
     """Escape what cannot be printed: messages quote names from files."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in message)
 

@@ -21,7 +21,7 @@ from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierEr
 from promptgraft.ground.files import make_folder, sync_folder, write_atomically
 from promptgraft.ground.serde import parse_json, shown
 from promptgraft.ground.strict import structure
-from promptgraft.overrides.codec import decode_revision, marked, one_line, parse_revision
+from promptgraft.overrides.codec import decode_revision, marked, parse_revision, printable
 from promptgraft.overrides.store import OverrideAddress
 from promptgraft.overrides.types import Revision
 
@@ -337,7 +337,7 @@ class IntentFile:
         try:
             return _intent(data[0], self._path.name)
         except ValueError as error:  # also an integer of more digits than Python reads
-            fault = one_line(str(error))
+            fault = printable(str(error))
             raise StoreError(f"override intent {self._path}: {fault}; {_MEND_INTENT}") from None
 
     def write(self, revisions: Mapping[OverrideAddress, StoredRevision]) -> None:

@@ -22,7 +22,7 @@ from promptgraft.overrides.parts.descriptors import (
     ToolDescriptor,
     show_path,
 )
-from promptgraft.overrides.parts.examples import ToolCall, WorkedExample, one_line
+from promptgraft.overrides.parts.examples import ToolCall, WorkedExample, json_line
 from promptgraft.prompt import fields
 from promptgraft.prompt.schema import bare_schema, type_name
 from promptgraft.prompt.sections import (
@@ -108,8 +108,8 @@ def _call(name: str, example: ToolExample[Any, Any]) -> ToolCall:
     return ToolCall(
         tool_name=name,
         description=example.description,
-        input_json=one_line(example.input),
-        output_json=one_line(example.output),
+        input_json=json_line(example.input),
+        output_json=json_line(example.output),
     )
 
 
@@ -135,7 +135,7 @@ def _as_worked(example: TaskExample) -> WorkedExample:
     return WorkedExample(
         objective=example.objective,
         steps=tuple(_call(step.tool_name, step.example) for step in example.steps),
-        outcome_json=one_line(example.outcome),
+        outcome_json=json_line(example.outcome),
     )
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from promptgraft.ground.text import (
-    clip,
+    clip_line,
     counted,
     difference,
     dollars,
@@ -368,4 +368,4 @@ def _listing(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 
 def _short(text: str) -> str:
-    return plain_line(clip(" ".join(text.split()), _LONGEST, around=" "))
+    return plain_line(clip_line(text, _LONGEST))

@@ -20,7 +20,7 @@ from promptgraft.errors import DataFormatError
 from promptgraft.evals.metrics.base import asks_models, wording_of
 from promptgraft.evals.types import Case, Metric
 from promptgraft.ground.serde import Json, canonical_json
-from promptgraft.ground.text import counted, folded_words
+from promptgraft.ground.text import counted, folded_words, on_one_line
 from promptgraft.targets.base import InvalidProposalError
 from promptgraft.targets.json_reply import read_value
 
@@ -344,5 +344,5 @@ def _of(count: int, material: _Material) -> str:
 
 
 def _quoted(text: str) -> str:
-    line = " ".join(text.split())
+    line = on_one_line(text)
     return f"`{line if len(line) <= _SHOWN else f'{line[:_SHOWN]}…'}`"

@@ -12,7 +12,7 @@ from promptgraft import errors
 from promptgraft.evals.causes import constant_metrics, silent_metrics
 from promptgraft.evals.metrics.base import asks_models
 from promptgraft.evals.types import Metric
-from promptgraft.ground.text import counted, listed
+from promptgraft.ground.text import counted, listed, on_one_line
 from promptgraft.runtime.session import SessionProtocol, Watch
 from promptgraft.search.algorithm import BaseSearch
 from promptgraft.search.answers import Answers
@@ -129,7 +129,7 @@ class Remarks:
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
+    line = on_one_line(text)
     return line if len(line) <= _SHOWN_CHARS else f"{line[:_SHOWN_CHARS]}…"
 
 

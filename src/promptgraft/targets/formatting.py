@@ -14,7 +14,7 @@ from promptgraft.evals.dataset import asked_by
 from promptgraft.evals.types import Case, Conversation, TurnAnswered
 from promptgraft.ground.content import Input, in_words, named
 from promptgraft.ground.serde import unstructure
-from promptgraft.ground.text import clip, clip_lines, code_span, fenced
+from promptgraft.ground.text import clip, clip_line, clip_lines, code_span, fenced
 from promptgraft.prompt.rendered import PromptRendered
 from promptgraft.runtime.session import SessionProtocol
 from promptgraft.targets.types import GepaExample, RolloutRecord
@@ -26,7 +26,7 @@ _MAX_PART_CHARS = 60_000
 
 def in_one_line(text: str, limit: int = _MAX_NAME_CHARS) -> str:
     """Return a text as one line that cannot be mistaken for a heading, list or fence."""
-    line = clip(" ".join(text.split()), limit, around=" ")
+    line = clip_line(text, limit)
     return line if line[:1].isalnum() or not line else code_span(line)
 
 

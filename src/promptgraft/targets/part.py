@@ -13,7 +13,7 @@ from promptgraft.ground.serde import canonical_json, parse_json
 from promptgraft.ground.text import clip, fenced
 from promptgraft.overrides.parts import descriptors
 from promptgraft.overrides.parts.entry import EffectiveParts, Entry
-from promptgraft.overrides.parts.examples import WorkedExample, one_line
+from promptgraft.overrides.parts.examples import WorkedExample, json_line
 from promptgraft.overrides.parts.validation import check_text
 from promptgraft.overrides.resolution import bound_entry, checked_entry, require_source
 from promptgraft.prompt.fields import options_of
@@ -103,7 +103,7 @@ class View:
         value = parse_json(outcome_json, where="outcome")
         kind = self.template.output_type
         try:
-            return one_line(own_names(value, kind, self._said, where="outcome"))
+            return json_line(own_names(value, kind, self._said, where="outcome"))
         except DataFormatError as error:
             raise InvalidProposalError(RejectionReason.DOES_NOT_FIT, str(error)) from None
 
@@ -136,7 +136,7 @@ class View:
         kind = self.template.output_type
         if choices := options_of(kind):
             meaning = describe(self._said.get(type_name(kind), NOTHING_SAID), choices)
-            description = f"\nDescribed as: {one_line(meaning)}" if meaning else ""
+            description = f"\nDescribed as: {json_line(meaning)}" if meaning else ""
             return f"One of: {', '.join(choices)}{description}"
         if kind is None or kind is str:
             return "Text."
@@ -189,7 +189,7 @@ class View:
 
     def _shown_outcome(self, outcome_json: str) -> str:
         value = parse_json(outcome_json, where="outcome")
-        return one_line(shown_names(value, self.template.output_type, self._said))
+        return json_line(shown_names(value, self.template.output_type, self._said))
 
     def check_length(self, text: str) -> None:
         """Refuse a text that is too long, or that UTF-8 cannot encode.

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from promptgraft.ground.serde import Json, parse_json
-from promptgraft.overrides.parts.examples import ToolCall, WorkedExample, one_line
+from promptgraft.overrides.parts.examples import ToolCall, WorkedExample, json_line
 from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.json_reply import fields_in, listed_names, read_value, text_in, unfit
 
@@ -70,17 +70,17 @@ def read_task_example(
     return key, WorkedExample(
         objective=objective,
         steps=tuple(_steps(fields["steps"], bare)),
-        outcome_json=one_line(text_in(outcome, "outcome") if outcome_is_text else outcome),
+        outcome_json=json_line(text_in(outcome, "outcome") if outcome_is_text else outcome),
     )
 
 
 def write_task_example(example: WorkedExample, *, key: str | None = None) -> str:
     """Return a task example in the form that :func:`read_task_example` reads."""
     steps = [
-        _on_one_line({"tool": one_line(step.tool_name), **_call(step)}) for step in example.steps
+        _on_one_line({"tool": json_line(step.tool_name), **_call(step)}) for step in example.steps
     ]
-    fields = {} if key is None else {"key": one_line(key)}
-    fields["objective"] = one_line(example.objective)
+    fields = {} if key is None else {"key": json_line(key)}
+    fields["objective"] = json_line(example.objective)
     fields["steps"] = "[\n    " + ",\n    ".join(steps) + "\n  ]" if steps else "[]"
     fields["outcome"] = example.outcome_json
     return _on_lines(fields)
@@ -111,7 +111,7 @@ def read_named_texts(text: str, names: Collection[str]) -> dict[str, str]:
 def write_named_texts(texts: Mapping[str, str]) -> str:
     """Return texts by name in the form that :func:`read_named_texts` reads."""
     return _on_lines(
-        {name: text if name == _ALIASES else one_line(text) for name, text in texts.items()}
+        {name: text if name == _ALIASES else json_line(text) for name, text in texts.items()}
     )
 
 
@@ -122,7 +122,7 @@ def read_names(text: str) -> tuple[str, ...]:
 
 def write_names(names: Sequence[str]) -> str:
     """Return names as a JSON list in one line."""
-    return one_line(list(names))
+    return json_line(list(names))
 
 
 def fresh_key(proposed: str | None, used_keys: Collection[str]) -> str:
@@ -168,14 +168,14 @@ def _read_call(fields: Mapping[str, Json], tool_name: str, where: str = "") -> T
     return ToolCall(
         tool_name=tool_name,
         description=text_in(fields["description"], f"{where}description"),
-        input_json=one_line(fields["input"]),
-        output_json=one_line(fields["output"]),
+        input_json=json_line(fields["input"]),
+        output_json=json_line(fields["output"]),
     )
 
 
 def _call(call: ToolCall) -> dict[str, str]:
     return {
-        "description": one_line(call.description),
+        "description": json_line(call.description),
         "input": call.input_json,
         "output": call.output_json,
     }
@@ -183,9 +183,9 @@ def _call(call: ToolCall) -> dict[str, str]:
 
 def _on_lines(fields: Mapping[str, str]) -> str:
     """Return a JSON object from values that are JSON already, with each field on a line."""
-    lines = ",\n".join(f"  {one_line(name)}: {value}" for name, value in fields.items())
+    lines = ",\n".join(f"  {json_line(name)}: {value}" for name, value in fields.items())
     return f"{{\n{lines}\n}}"
 
 
 def _on_one_line(fields: Mapping[str, str]) -> str:
-    return f"{{{', '.join(f'{one_line(name)}: {value}' for name, value in fields.items())}}}"
+    return f"{{{', '.join(f'{json_line(name)}: {value}' for name, value in fields.items())}}}"

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import attrs
 
 from promptgraft.ground.serde import Json, did_you_mean, shown
-from promptgraft.ground.text import clip, listed
-from promptgraft.overrides.parts.examples import one_line
+from promptgraft.ground.text import clip, clip_line, listed
+from promptgraft.overrides.parts.examples import json_line
 from promptgraft.prompt.answers import AnswerBlock, answer_text, blocks, name_of
 from promptgraft.targets.base import (
     InvalidProposalError,
@@ -328,6 +328,6 @@ def _read_edit(entry: Json, where: str) -> tuple[str, Edit]:
     mark = text_in(fields["part"], f"{where}part").strip(" []`").upper()
     value, reason = fields["text"], fields.get("reason")
     # The text of a part in JSON may stand in its form, as an object.
-    text = one_line(value) if isinstance(value, dict) else text_in(value, f"{where}text")
-    why = " ".join(reason.split()) if isinstance(reason, str) else ""
-    return mark, Edit(text, clip(why, _REASON_CHARS, around=" "))
+    text = json_line(value) if isinstance(value, dict) else text_in(value, f"{where}text")
+    why = clip_line(reason, _REASON_CHARS) if isinstance(reason, str) else ""
+    return mark, Edit(text, why)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from promptgraft.adapters.calling.access import LONGEST_MESSAGE, one_line
+from promptgraft.adapters.calling.access import LONGEST_MESSAGE, redacted_line
 from promptgraft.adapters.calling.faults import Fault, judge
 from promptgraft.adapters.calling.turns import Received
 from promptgraft.ground.secrets import HIDDEN, redact
@@ -79,27 +79,27 @@ def test_the_longer_of_two_secrets_is_hidden_whole() -> None:
 @given(st.text(max_size=60), st.text(max_size=2000))
 @settings(max_examples=50)
 def test_a_line_is_one_bounded_and_without_control_characters(secret: str, text: str) -> None:
-    line = one_line(text, [secret])
+    line = redacted_line(text, [secret])
     assert len(line) <= LONGEST_MESSAGE
     assert line.isprintable()
     assert line == " ".join(line.split())
 
 
 def test_a_long_line_keeps_its_ends_and_is_cut_only_after_it_is_redacted() -> None:
-    line = one_line("first" + "x" * 328 + "topsecret" + "y" * 400 + "last", ["topsecret"])
+    line = redacted_line("first" + "x" * 328 + "topsecret" + "y" * 400 + "last", ["topsecret"])
     assert line.startswith("first")
     assert line.endswith("last")
     assert "top" not in line
 
 
 def test_the_ends_of_an_endless_text_stay() -> None:
-    line = one_line("first" + " x" * 100_000 + " last", [])
+    line = redacted_line("first" + " x" * 100_000 + " last", [])
     assert line.startswith("first")
     assert line.endswith("last")
 
 
 def test_colours_and_lines_of_a_terminal_are_neutralised() -> None:
-    assert one_line("a\x1b[31m\r\nb\u202ec\x00\ud800d", []) == "a [31m b c d"
+    assert redacted_line("a\x1b[31m\r\nb\u202ec\x00\ud800d", []) == "a [31m b c d"
 
 
 def test_no_part_of_a_key_in_a_long_word_of_a_server_is_left() -> None:
@@ -107,4 +107,4 @@ def test_no_part_of_a_key_in_a_long_word_of_a_server_is_left() -> None:
     received = Received(status=401, headers={}, content=json.dumps(body))
     fault = judge(received, now=datetime.now(UTC))
     assert isinstance(fault, Fault)
-    assert one_line(fault.what, ["topsecret-0123456"]) == "HTTP 401 x"
+    assert redacted_line(fault.what, ["topsecret-0123456"]) == "HTTP 401 x"

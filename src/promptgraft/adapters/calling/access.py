@@ -16,6 +16,7 @@ from promptgraft.adapters.providers import KNOWN
 from promptgraft.errors import ConfigError, MissingHereError
 from promptgraft.ground.secrets import HIDDEN, SENSITIVE, all_forms, redact
 from promptgraft.ground.serde import digest, map_texts
+from promptgraft.ground.text import on_one_line
 from promptgraft.prompt.schema import JsonObject
 
 _SHORTEST_SECRET = 6
@@ -292,7 +293,7 @@ def _is_no_word(secret: str) -> bool:
     return letters and digits and "://" not in secret
 
 
-def one_line(text: str, secrets: Iterable[str], *, longest: int = LONGEST_MESSAGE) -> str:
+def redacted_line(text: str, secrets: Iterable[str], *, longest: int = LONGEST_MESSAGE) -> str:
     """Return ``text`` redacted, on one line, without control characters, cut in the middle."""
     # Redact before cutting: half a secret would not be found. The first cut only bounds the work.
     hidden = _shortened(redact(text, secrets), 20 * longest)
@@ -300,7 +301,7 @@ def one_line(text: str, secrets: Iterable[str], *, longest: int = LONGEST_MESSAG
         " " if unicodedata.category(character).startswith("C") else character
         for character in hidden
     )
-    return _shortened(" ".join(printable.split()), longest)
+    return _shortened(on_one_line(printable), longest)
 
 
 def _shortened(text: str, longest: int) -> str:

@@ -26,7 +26,7 @@ from promptgraft.adapters.base import (
     called_to_json,
 )
 from promptgraft.adapters.calling import retrying, turns
-from promptgraft.adapters.calling.access import blanked, one_line
+from promptgraft.adapters.calling.access import blanked, redacted_line
 from promptgraft.adapters.calling.faults import Fault, judge, unreadable
 from promptgraft.adapters.calling.limiter import Gate, Lane, PausedError, Verdict, gate_of
 from promptgraft.ground.clock import Clock, SystemClock
@@ -348,7 +348,7 @@ class Caller:
         return self._safe(f"{message}; {fault.mend}" if fault.mend else message)
 
     def _safe(self, text: str) -> str:
-        return one_line(text, self.endpoint.secrets)
+        return redacted_line(text, self.endpoint.secrets)
 
 
 @attrs.frozen(kw_only=True)

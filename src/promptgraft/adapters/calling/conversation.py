@@ -15,7 +15,7 @@ from promptgraft.adapters.base import (
     ToolInvoked,
     answered,
 )
-from promptgraft.adapters.calling.tool_calls import Called, call_tool, one_line
+from promptgraft.adapters.calling.tool_calls import Called, call_tool
 from promptgraft.adapters.calling.turns import Finish, ToolAnswer, ToolRequest, Turn, Wire
 from promptgraft.ground.serde import (
     Json,
@@ -25,7 +25,7 @@ from promptgraft.ground.serde import (
     parse_json,
     shown,
 )
-from promptgraft.ground.text import clip
+from promptgraft.ground.text import clip, on_one_line
 from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
 from promptgraft.prompt.rendered import RenderedPrompt, RenderedTool
 from promptgraft.prompt.schema import JsonObject
@@ -163,6 +163,6 @@ def _called(
             arguments = request.arguments
             error = f"{name}: input: a text holds half of a character (a surrogate)"
     except errors.DataFormatError as unreadable:
-        error = one_line(str(unreadable))
+        error = on_one_line(str(unreadable))
     session.dispatch(ToolInvoked(name=name, params=arguments, result=None, error=error))
     return Called(error=error)

@@ -13,6 +13,7 @@ import msgspec
 from promptgraft import errors
 from promptgraft.adapters.calling import streams, turns
 from promptgraft.ground.serde import Json, canonical_json, is_unicode, parse_json
+from promptgraft.ground.text import on_one_line
 from promptgraft.prompt.schema import JsonObject
 
 
@@ -366,7 +367,7 @@ def _excerpt(content: str) -> str:
     start = _TITLE.search(content)
     end = _TITLE_END.search(content, start.end()) if start else None
     text = content[start.end() : end.start()] if start and end else _TAG.sub(" ", content)
-    return " ".join(text.split()) or "an empty body"
+    return on_one_line(text) or "an empty body"
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

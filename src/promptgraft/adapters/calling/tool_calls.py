@@ -8,7 +8,7 @@ from promptgraft import errors
 from promptgraft.adapters.base import ToolInvoked
 from promptgraft.ground.serde import Json, unstructure
 from promptgraft.ground.strict import structure
-from promptgraft.ground.text import raised
+from promptgraft.ground.text import on_one_line, raised
 from promptgraft.prompt.rendered import RenderedTool
 from promptgraft.prompt.schema import own_names
 from promptgraft.runtime.event_loop import awaited
@@ -41,7 +41,7 @@ def call_tool(tool: RenderedTool, arguments: Json, session: SessionProtocol) -> 
         output = unstructure(result)
     except errors.DataFormatError as unfit:
         # The model is told, as with an exception of the handler, and may call the tool again.
-        result, error = None, one_line(str(unfit))
+        result, error = None, on_one_line(str(unfit))
     session.dispatch(ToolInvoked(name=tool.name, params=params, result=result, error=error))
     return Called(output=output, error=error)
 
@@ -56,9 +56,4 @@ def _handled(tool: RenderedTool, params: object, session: SessionProtocol) -> tu
     except (errors.ProviderError, errors.LimitReachedError):
         raise
     except errors.user_errors() as error:  # the model is told
-        return None, one_line(raised(error))
-
-
-def one_line(text: str) -> str:
-    """Return a text without line breaks."""
-    return " ".join(text.split())
+        return None, on_one_line(raised(error))

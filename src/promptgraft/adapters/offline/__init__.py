@@ -16,6 +16,7 @@ from promptgraft.adapters.offline.writer import WORDS_PER_FAILURE, WORDS_PER_RUL
 from promptgraft.errors import ConfigError
 from promptgraft.ground.content import Image
 from promptgraft.ground.strict.checks import COUNT
+from promptgraft.ground.text import on_one_line
 from promptgraft.prompt.fields import fields_of, options_of
 from promptgraft.prompt.rendered import RenderedPrompt, Segment
 from promptgraft.prompt.schema import type_name
@@ -172,7 +173,7 @@ def _read(segment: Segment, rendered: RenderedPrompt[object]) -> Segment:
     file = segment.file
     if file is None:
         return segment
-    text = " ".join(file.caption.split()) if isinstance(file, Image) else file.text
+    text = on_one_line(file.caption) if isinstance(file, Image) else file.text
     if not text and not _asks(rendered):
         raise ConfigError(
             f"the embedded offline model cannot see {file.name}, which has no caption (in a PNG "

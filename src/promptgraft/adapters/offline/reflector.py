@@ -37,8 +37,8 @@ from promptgraft.adapters.offline.words import (
 )
 from promptgraft.adapters.offline.writer import WORDS_PER_FAILURE, WORDS_PER_RULE, Tried, rewrite
 from promptgraft.ground.serde import Json
-from promptgraft.ground.text import fenced
-from promptgraft.overrides.parts.examples import one_line
+from promptgraft.ground.text import fenced, on_one_line
+from promptgraft.overrides.parts.examples import json_line
 
 _UNUSABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _DESCRIPTION = "description"
@@ -134,7 +134,7 @@ class Better:
                 if named:
                     text = opening.rest if opening else line.removeprefix("- ")
                     learned[meanings[field.options[named[-1]]]].append(text.strip())
-            return one_line({**schema, **{key: " ".join(all_) for key, all_ in learned.items()}})
+            return json_line({**schema, **{key: " ".join(all_) for key, all_ in learned.items()}})
         return self.question.current
 
     def tool_example(self) -> str:
@@ -143,7 +143,7 @@ class Better:
             for call in case.right:
                 if call.tool in self.question.tools[:1] and call.output is not None:
                     general = _Renamed(case)
-                    return one_line(general.call(call, general.objective()))
+                    return json_line(general.call(call, general.objective()))
         return self.question.current
 
     def task_example(self, *, keyed: bool = False) -> str:
@@ -168,7 +168,7 @@ class Better:
             "steps": steps,
             "outcome": general.outcome(self.question.fields),
         }
-        return one_line(reply)
+        return json_line(reply)
 
     def visibility(self) -> str:
         """Return the one part to hide or to show with which most of the cases are answered right.
@@ -188,7 +188,7 @@ class Better:
                 self._size(name),
             )
         (name, turned), (count, _) = max(counts.items(), key=itemgetter(1))
-        return one_line({name: turned}) if count > right else self.question.current
+        return json_line({name: turned}) if count > right else self.question.current
 
     def _size(self, name: str) -> int:
         path = _path_of(name)
@@ -255,7 +255,7 @@ class Better:
         before = str(schema.get(_DESCRIPTION) or "").rstrip(" .")
         if new:
             schema[_DESCRIPTION] = ", ".join((before, *new) if before else new)
-        return one_line(schema)
+        return json_line(schema)
 
     def _worth_showing(self) -> Iterator[Case]:
         """Yield failed cases whose right calls are known, least similar to other examples first.
@@ -318,7 +318,7 @@ class _Renamed:
 
     def objective(self) -> str:
         """Return the generalized input: with made-up names, or as plain words only."""
-        request = " ".join(self._case.input.split())
+        request = on_one_line(self._case.input)
         general = self._text(request, _LONGEST_OBJECTIVE)
         return general if general != request else " ".join(plain_words(request)) or "anything"
 

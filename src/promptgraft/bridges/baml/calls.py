@@ -16,7 +16,7 @@ import msgspec
 
 from promptgraft.adapters.anthropic import AnthropicAdapter
 from promptgraft.adapters.base import Usage
-from promptgraft.adapters.calling.access import one_line
+from promptgraft.adapters.calling.access import redacted_line
 from promptgraft.adapters.calling.adapter import ModelAdapter
 from promptgraft.adapters.calling.caller import Caller
 from promptgraft.adapters.calling.retrying import RetryPolicy
@@ -422,7 +422,7 @@ class _OwnClient:
                     *self.told, [collector], self.variables, None
                 )
         except BamlError as error:
-            raise self.call.refusal(one_line(error_text(error), self.secrets)) from None
+            raise self.call.refusal(redacted_line(error_text(error), self.secrets)) from None
         log = collector.last
         if log is None or not (calls := log.calls):
             raise self.call.refusal("BAML has sent nothing")

@@ -13,7 +13,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.ground.serde import Json
-from promptgraft.ground.text import clip
+from promptgraft.ground.text import clip_line
 from promptgraft.prompt.schema import JsonObject
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _traceless(text: str) -> str:
 
 
 def _clipped(text: str) -> str:
-    return clip(" ".join(text.split()), _LONGEST, around=" ")
+    return clip_line(text, _LONGEST)
 
 
 def _faults(text: str, folder: Path) -> list[str]:

@@ -23,7 +23,7 @@ from promptgraft.overrides.parts.body import BodySyntax, kept_names, parse_body
 from promptgraft.overrides.parts.examples import (
     ToolCall,
     WorkedExample,
-    one_line,
+    json_line,
     read_stored_steps,
     show_steps,
     typed_json,
@@ -376,7 +376,7 @@ class PromptDescriptor:
             if kind is str and not outcome_json.lstrip().startswith(('"', "{", "[")):
                 raise DataFormatError(
                     f"{error}; a text is JSON only in quotation marks: write "
-                    f"{clip(one_line(outcome_json), _SHOWN_CHARS, around=' ')}"
+                    f"{clip(json_line(outcome_json), _SHOWN_CHARS, around=' ')}"
                 ) from None
             raise
 

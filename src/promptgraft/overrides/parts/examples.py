@@ -73,7 +73,7 @@ class WorkedExample:
 
 def show_steps(steps: Sequence[ToolCall]) -> str:
     """Return steps in the form of overrides."""
-    return one_line(_plain_steps(steps))
+    return json_line(_plain_steps(steps))
 
 
 def _plain_steps(steps: Sequence[ToolCall]) -> list[Json]:
@@ -89,14 +89,14 @@ def plain_call(call: ToolCall) -> dict[str, Json]:
     }
 
 
-def one_line(value: object) -> str:
+def json_line(value: object) -> str:
     """Return a value as the one line of JSON that models are shown."""
     return json.dumps(unstructure(value), ensure_ascii=False)
 
 
 def typed_json(text: str, kind: Any, *, where: str) -> str:
     """Return JSON that fits ``kind``, in one line and with every default filled in."""
-    return one_line(structure(parse_json(text, where=where), kind, where=where))
+    return json_line(structure(parse_json(text, where=where), kind, where=where))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -126,8 +126,8 @@ def _stored_step(entry: Json, where: str) -> ToolCall:
             return ToolCall(
                 tool_name=name,
                 description=description,
-                input_json=one_line(given),
-                output_json=one_line(result),
+                input_json=json_line(given),
+                output_json=json_line(result),
             )
     raise DataFormatError(
         f"{where}: expected an object with tool_name, description, input and output, "

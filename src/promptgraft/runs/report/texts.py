@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from promptgraft.errors import DataFormatError
 from promptgraft.ground.content import names_in
 from promptgraft.ground.serde import parse_json
-from promptgraft.ground.text import counted, visible
+from promptgraft.ground.text import counted, on_one_line, visible
 from promptgraft.overrides.parts.descriptors import SectionVisibility
 from promptgraft.runs.history import RoundSummary
 from promptgraft.runs.report.data import Answers, ReportData
@@ -277,7 +277,7 @@ def brief(text: str) -> str:
         value = "; ".join(
             item if isinstance(item, str) else json.dumps(item) for item in value.values()
         )
-    return short_name(" ".join(value.split()) if isinstance(value, str) else json.dumps(value))
+    return short_name(on_one_line(value) if isinstance(value, str) else json.dumps(value))
 
 
 def _case(data: ReportData, answers: Answers, case: str) -> CaseView | None:
