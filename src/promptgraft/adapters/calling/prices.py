@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import attrs
 
 from promptgraft.adapters.base import NO_USAGE, Usage
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.strict.checks import instance, money
-
-if TYPE_CHECKING:
-    from promptgraft.adapters.calling.turns import Turn
 
 _MILLION = Decimal(1_000_000)
 PRICE = attrs.evolve(money(0, texts=True), what="US dollars for a million tokens, at least 0")
@@ -61,6 +58,17 @@ class ModelPrice:
         ) / _MILLION
 
 
+class PricedTurn(Protocol):
+    """What the price of an answer depends on; a ``Turn`` has it."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def usage(self) -> Usage: ...
+    @property
+    def cache_write_tokens(self) -> int: ...
+
+
 def _as_table(table: Mapping[str, ModelPrice]) -> FrozenMap[str, ModelPrice]:
     for name, price in table.items():
         instance(ModelPrice, "a ModelPrice(input=, output=)").hold(f"prices: `{name}`", price)
@@ -84,7 +92,7 @@ class Prices:
     table: Mapping[str, ModelPrice] = attrs.field(factory=dict, converter=_as_table)
     known: bool = attrs.field(default=True, kw_only=True)
 
-    def cost(self, turn: Turn, *, provider: str | None, model: str) -> Decimal | None:
+    def cost(self, turn: PricedTurn, *, provider: str | None, model: str) -> Decimal | None:
         """Return the cost of a turn in US dollars; None if its price or tokens are unknown.
 
         ``provider`` is a name or an address. ``model`` is the one requested; the one that answered
