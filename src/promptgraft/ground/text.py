@@ -255,7 +255,7 @@ def on_one_line(text: str) -> str:
 
 def clip_line(text: str, limit: int) -> str:
     """Shorten a text to one line of ``limit`` characters, as :func:`clip` does."""
-    return clip(on_one_line(text), limit, around=" ")
+    return clip(" ".join(text.split()), limit, around=" ")
 
 
 def clip_lines(text: str, limit: int) -> str:

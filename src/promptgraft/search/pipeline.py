@@ -233,17 +233,15 @@ class Pipeline(Generic[StepT, AttemptT]):
                 step.has_started = True
                 self.kit.emit(RoundStarted(step=step.number, current=step.parent))
                 for _, branch in step.waiting:
-                    if self._has_fatal_error():
-                        return  # further work would be wasted
+                    branches = (
+                        branch for under_way in self._steps for _, branch in under_way.waiting
+                    )
+                    if any(begun.error and not is_orderly(begun.error) for begun in branches):
+                        return  # an error that ends the run: further work would be wasted
                     yield from asks.Release(branch)
             reserved += validation + self.search.most_after
             for attempt, branch in step.waiting:
                 reserved += branch.rollouts if branch.has_ended else attempt.largest
-
-    def _has_fatal_error(self) -> bool:
-        """Return whether an attempt that is not committed has an error that ends the run."""
-        errors = [branch.error for step in self._steps for _, branch in step.waiting]
-        return any(error is not None and not is_orderly(error) for error in errors)
 
     def _validation_rollouts(self) -> tuple[int, list[int]]:
         """Return most rollouts of the pending validation, and of those of steps under way."""
