@@ -66,7 +66,11 @@ class _File:
 
 @attrs.frozen
 class RunFolder:
-    """The files of one run."""
+    """The files of one run.
+
+    Attributes:
+        path: the folder.
+    """
 
     path: Path
 
