@@ -242,7 +242,8 @@ class CommandAgent(Templated):
             message = clip_line(reason, LONGEST_SHOWN)
             how = _ended(outcome.code)
             raise AgentFaultError(f"the agent {how}{f': {message}' if message else ''}")
-        return self._answer_in(output.removesuffix("\n").removesuffix("\r"), is_output=True)
+        printed = output.removesuffix("\n").removesuffix("\r")
+        return self._answer_in(printed, turn=call.turn, is_output=True)
 
     def _inherited(self) -> dict[str, str]:
         """Return the variables of this process that the command gets."""

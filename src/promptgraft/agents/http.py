@@ -221,7 +221,7 @@ class HttpAgent(Templated):
                 f"expected a whole reply, found a stream of events: {shown(text)}; turn it off, "
                 "often with `stream: false` in `json`"
             )
-        return self._answer_in(text, error_class=TransientProviderError)
+        return self._answer_in(text, turn=call.turn, error_class=TransientProviderError)
 
     def _accepted(
         self, send: Callable[[], HttpReply], call: AgentCall, ends: Deadline

@@ -20,6 +20,7 @@ from promptgraft.agents.call import (
     sooner,
     too_late,
 )
+from promptgraft.evals.histories import tools_in
 from promptgraft.ground.functions import code_digest, function_name, place_of, signature_of
 from promptgraft.ground.serde import shown, unstructure
 from promptgraft.ground.strict.checks import FLAG, SECONDS, STRING
@@ -40,7 +41,7 @@ class PythonAgent:
     """An agent that is a function: ``(query)`` or ``(query, call)``, plain or ``async``.
 
     It returns a text, other data that JSON can hold (also of an attrs class, a dataclass or a
-    pydantic model), or an ``AgentAnswer``. An exception is the
+    pydantic model), the reply of a framework, or an ``AgentAnswer``. An exception is the
     agent's fault and scores 0, except for connection errors, timeouts, and the statuses 429 and 5xx
     of an HTTP library. Picklable if the function is.
 
@@ -115,7 +116,7 @@ class PythonAgent:
             if isinstance(error, errors.PromptgraftError) and not place_of(error):
                 raise
             raise fault_of(error, self.name) from error
-        return value if isinstance(value, AgentAnswer) else _as_answer(value)
+        return value if isinstance(value, AgentAnswer) else _as_answer(value, call.turn)
 
     def _called(self, query: str, call: AgentCall) -> object:
         if self._call_is == "named":
@@ -123,13 +124,13 @@ class PythonAgent:
         return self.function(query, call) if self._call_is else self.function(query)
 
 
-def _as_answer(value: object) -> AgentAnswer:
+def _as_answer(value: object, turn: int) -> AgentAnswer:
     """Return plain data that a function returned as an answer."""
     fault = f"the agent returned {shown(value)}; an agent returns a value of JSON or an AgentAnswer"
     if isinstance(value, PromptResponse):  # whose text would be one field of many
         raise errors.AgentFaultError(fault)
     try:
-        return answer_of_data(unstructure(answer_in(value)))
+        return answer_of_data(unstructure(answer_in(value)), tools_in(value, turn) or None)
     except errors.DataFormatError as error:
         where = "" if str(error).startswith("$: ") else f": {error}"
         raise errors.AgentFaultError(f"{fault}{where}") from None

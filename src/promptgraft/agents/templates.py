@@ -24,6 +24,7 @@ from promptgraft.errors import (
 )
 from promptgraft.evals.field_kinds import TOOL_USES, USE_ALIASES, USE_KEYS, defines_tool
 from promptgraft.evals.foreign import call_in_usual_form
+from promptgraft.evals.histories import is_history, since_last_question, tools_of_history
 from promptgraft.evals.metrics.reading import parse_path, places
 from promptgraft.evals.types import ToolUse
 from promptgraft.ground.content import File, in_words
@@ -294,6 +295,7 @@ class Templated(ABC):
         self,
         reply: str,
         *,
+        turn: int = 0,
         is_output: bool = False,
         error_class: type[PromptEvaluationError] = AgentFaultError,
     ) -> AgentAnswer:
@@ -326,11 +328,13 @@ class Templated(ABC):
         if isinstance(data, dict) and data.get("error") and answers in ([], [None], [""]):
             error_shown = shown(clip(canonical_json(data["error"]), LONGEST_SHOWN, around=" "))
             raise error_class(f"the agent answered with an error: {error_shown}")
-        tools = None if self.tools is None else self._tools_in(data, self.tools)
+        tools = None if self.tools is None else self._tools_in(data, self.tools, turn)
         return answer_of_data(_at(data, self.answer or "$"), tools)
 
-    def _tools_in(self, data: Json, path: str) -> tuple[ToolUse, ...]:
+    def _tools_in(self, data: Json, path: str, turn: int) -> tuple[ToolUse, ...]:
         """Return the calls at a path of a reply; APIs leave them out, or null, if there are none.
+
+        Of a history, they are those of the turn, with what the tools answered.
 
         Raises:
             AgentFaultError: their arguments are no JSON, as models write them.
@@ -342,6 +346,8 @@ class Templated(ABC):
         match values:
             case [[*calls]]:
                 values = calls
+        if is_history(values):
+            return tools_of_history(since_last_question(values) if turn else values)
         uses: list[Json] = []
         for value in values:
             call = call_in_usual_form(value)

@@ -26,10 +26,10 @@ _CALL_KEYS = {
     "name": ("name", "tool", "tool_name", "toolName", "action"),
     "arguments": (
         *("arguments", "args", "input", "parameters"),
-        *("tool_input", "toolInput", "tool_args", "action_input"),
+        *("tool_input", "toolInput", "tool_args", "tool_kwargs", "action_input", "raw_input"),
         *("input_parameters", "inputParameters"),
     ),
-    "result": ("result", "output", "observation"),
+    "result": ("result", "output", "observation", "tool_output", "raw_output"),
 }
 _OWN_KEYS = {"name", "arguments", "args", "result", "id"}
 _NOT_OF_CALLS = {

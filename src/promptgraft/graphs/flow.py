@@ -218,7 +218,7 @@ def _answered(
         raise run.fault
     response = run.response_of(value)
     try:
-        return response_with(value, "the flow") if response is None else response
+        return response_with(value, "the flow", run.session) if response is None else response
     except errors.CallerError as error:
         raise run.failed(str(error)) from None
 

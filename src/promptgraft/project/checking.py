@@ -217,7 +217,7 @@ def probe_agent(project: Project) -> Probed:
         case=case.id,
         text=answer.text,
         output=plain_output(answer.output),
-        tools=tools if adapter.reports_tools else None,
+        tools=tools if tools or adapter.reports_tools else None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
@@ -88,6 +88,34 @@ _ANSWERS: Mapping[tuple[str, str], Callable[[Any], object]] = {
 }
 """How to read the answer of a class, by its package and name."""
 
+_HISTORIES: Mapping[tuple[str, str], str] = {
+    ("agents", "RunResultBase"): "new_items.raw_item",
+    ("agno", "RunOutput"): "tools",
+    ("agno", "TeamRunOutput"): "tools",
+    ("autogen", "ChatResult"): "chat_history",
+    ("autogen_agentchat", "Response"): "inner_messages",
+    ("autogen_agentchat", "TaskResult"): "messages",
+    ("crewai", "CrewOutput"): "tasks_output.messages",
+    ("google", "GenerateContentResponse"): "candidates.content",
+    ("llama_index", "AgentChatResponse"): "sources",
+    ("llama_index", "AgentOutput"): "tool_calls",
+    ("openai", "Response"): "output",
+    ("pydantic_ai", "AgentRunResult"): "new_messages",
+    ("smolagents", "RunResult"): "steps",
+    ("strands", "AgentResult"): "metrics.traces.to_dict",
+}
+"""Where a class has the messages and calls of tools that led to its answer; versions differ."""
+
+_MESSAGES = {
+    ("autogen_agentchat", "BaseChatMessage"),
+    ("claude_agent_sdk", "AssistantMessage"),
+    ("claude_agent_sdk", "ResultMessage"),
+    ("google", "Event"),
+    ("haystack", "ChatMessage"),
+    ("langchain_core", "BaseMessage"),
+}
+"""Of a list of these, the last one has the answer."""
+
 _COMPLETIONS = {"ChatCompletion", "ChatCompletionOutput", "ChatCompletionResponse", "ModelResponse"}
 """How the SDKs of many providers call what OpenAI's calls ``ChatCompletion``."""
 
@@ -97,8 +125,8 @@ def answer_in(value: object) -> object:
 
     A reply without a text, such as one that only calls tools, has an empty one. Of the state of a
     graph of LangGraph that holds nothing but messages, of what a generator or agent of Haystack
-    returns, and of a list of messages, the last message is the answer; of an object of instructor
-    with its completion, the object.
+    returns, and of a list of messages or events, the last message is the answer; of a state with a
+    ``structured_response``, and of an object of instructor with its completion, the object.
     """
     match value:
         case {"role": "assistant", "content": parts}:
@@ -107,16 +135,26 @@ def answer_in(value: object) -> object:
             return answer_in(message)
         case [*_, {"role": "assistant", "content": _} as message]:
             return answer_in(message)
+        case [*_, last] if any(_name_of(kind) in _MESSAGES for kind in type(last).__mro__):
+            return answer_in(last)
         case (answer, completion) if type(completion).__name__ in _COMPLETIONS:
             return answer_in(answer)
+        case {"messages": [*_, last], "structured_response": answer} if (
+            answer is not None and answer_in(last) is not last
+        ):
+            return answer
         case {"messages": [*_, last], **more} if not more and answer_in(last) is not last:
             return answer_in(last)
         case {"replies": [last]} | {"last_message": last} if answer_in(last) is not last:
             return answer_in(last)
         case {"replies": [str(text)], "meta": [_], **more} if not more:  # Haystack's, of no chat
             return text
+    return _answer_of_object(value)
+
+
+def _answer_of_object(value: object) -> object:
     for kind in type(value).__mro__:
-        read = _ANSWERS.get((kind.__module__.partition(".")[0], kind.__name__))
+        read = _ANSWERS.get(_name_of(kind))
         if kind.__name__ in _COMPLETIONS and _has_choices(value):
             read = _of_choices
         if read is not None:
@@ -128,6 +166,31 @@ def answer_in(value: object) -> object:
     reply = reply.message if type(value).__name__ == "Choice" else reply
     is_message = getattr(reply, "role", None) == "assistant" and hasattr(reply, "content")
     return answer_in(_of_parts(reply) or "") if is_message else value
+
+
+def history_in(value: object) -> object:
+    """Return the messages or calls of tools behind the answer in a reply; None for other values."""
+    for kind in type(value).__mro__:
+        if path := _HISTORIES.get(_name_of(kind)):
+            return _along(value, path.split("."))
+    match value:
+        case {"messages": [*_, last] as messages} if answer_in(last) is not last:
+            return messages  # of a state, which may hold more
+    return None if answer_in(value) is value else value
+
+
+def _along(value: object, names: Sequence[str]) -> object:
+    """Return what stands at a path of fields and methods without arguments, in lists of each."""
+    if isinstance(value, (list, tuple)):
+        return [_along(item, names) for item in value]
+    if not names:
+        return value
+    member = getattr(value, names[0], None)
+    return _along(member() if callable(member) else member, names[1:])
+
+
+def _name_of(kind: type) -> tuple[str, str]:
+    return kind.__module__.partition(".")[0], kind.__name__
 
 
 def _has_choices(value: object) -> bool:

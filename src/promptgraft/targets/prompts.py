@@ -293,7 +293,12 @@ class PromptsFlow:
         )
         where = f"function {function_name(self.run)} on example `{example.id}`"
         return answer_of(
-            self.run, ask, *example.params, where=where, deadline=deadline, faults=self.faults
+            self.run,
+            *(ask, *example.params),
+            where=where,
+            session=session,
+            deadline=deadline,
+            faults=self.faults,
         )
 
     def check(self, prompts: Mapping[str, Prompt[object]], params: Sequence[object]) -> None:

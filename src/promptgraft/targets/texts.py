@@ -234,8 +234,14 @@ class TextsAdapter:
         example = session.tags.get("example") or session.tags.get("case")
         where = f"{self.identity} on example `{example}`" if example else self.identity
         try:
+            arguments = texts, *prompt.params
             response = answer_of(
-                self.run, texts, *prompt.params, where=where, deadline=deadline, faults=self.faults
+                self.run,
+                *arguments,
+                where=where,
+                session=session,
+                deadline=deadline,
+                faults=self.faults,
             )
         except (errors.CandidateError, errors.ProviderError):
             session.dispatch(free_call(self.identity))
@@ -265,6 +271,7 @@ def answer_of(
     function: Callable[..., Any],
     *arguments: object,
     where: str,
+    session: SessionProtocol,
     deadline: Deadline | None,
     faults: tuple[type[Exception], ...] = (),
 ) -> PromptResponse[Any]:
@@ -285,11 +292,11 @@ def answer_of(
             # For the reflection model, to which names of modules and examples mean nothing.
             raise errors.CandidateError(f"the program {message}") from error
         raise errors.CallerError(f"{where} {message}") from error
-    return response_with(value, where)
+    return response_with(value, where, session)
 
 
-def response_with(value: Any, where: str) -> PromptResponse[Any]:
-    """Return the result of a function as a response.
+def response_with(value: Any, where: str, session: SessionProtocol) -> PromptResponse[Any]:
+    """Return the result of a function as a response; the session is told of calls of tools in it.
 
     Raises:
         CallerError: the result is unusable; begins with ``where``.
@@ -297,9 +304,9 @@ def response_with(value: Any, where: str) -> PromptResponse[Any]:
     if isinstance(value, PromptResponse):
         return value
     if type(value) is not str:
-        from promptgraft.prompt.sdk_replies import answer_in  # most functions return a text
+        from promptgraft.evals.histories import answer_noting_tools  # most return a text
 
-        value = answer_in(value)
+        value = answer_noting_tools(value, session)
     if isinstance(value, str):
         # A string of a class of its own, such as an option of an Enum, is an object too.
         output = None if type(value) is str else value

@@ -102,7 +102,8 @@ def check_asked(adapter: object, cases: Iterable[Case], metrics: Sequence[Metric
             raise ConfigError(
                 f"metric `{metric.name}` judges tools, and the {adapter.identity} "
                 "does not say which it called; return an AgentAnswer with `tools` and annotate "
-                "the function so, name where `tools` stand in a reply, or leave the metric out"
+                "the function so, set `reports_tools` if it returns the reply of a framework, name "
+                "where `tools` stand in a reply, or leave the metric out"
             )
 
 
