@@ -153,10 +153,13 @@ class TagMover(Jobs):
         moved, now = {row.name for row in rows}, held(store, subject, move.tag)
         return {row.name: row.revision.id for row in now if is_whole or row.name in moved}
 
-    def _record_move(self, job: Job | None, what: str, *, tag: str) -> None:
-        """Record who moved a winner in the events of its job."""
+    def _record_move(self, job: Job | None, what: str, **details: Json) -> None:
+        """Record who moved a winner in the events of its job, unless that was deleted meanwhile."""
         if job is not None:
-            self.database.write(partial(self._record, job=job, what=what, tag=tag))
+            with contextlib.suppress(JobNotFoundError):
+                self.database.write(
+                    lambda connection: self._record(connection, job, what, **details)
+                )
 
     def _job_of(self, rows: Sequence[TaggedRevision], project: str, prompt: str) -> Job | None:
         """Return the job that has found a winner, if that is among the latest 100."""
@@ -294,9 +297,8 @@ class TagMover(Jobs):
         if self._approvals.find(request.number).state is RequestState.WAITING:
             self.database.write(record)
         with contextlib.suppress(JobNotFoundError):  # jobs may be removed meanwhile
-            job, what = self.get(move.job or " "), str(move.kind)
-            more: dict[str, Json] = {"tag": move.tag, "request": request.number}
-            self.database.write(lambda connection: self._record(connection, job, what, **more))
+            job = self.get(move.job or " ")
+            self._record_move(job, str(move.kind), tag=move.tag, request=request.number)
 
     def _record(self, connection: Connection, job: Job, what: str, **details: Json) -> None:
         """Record who did what with a job."""
