@@ -200,6 +200,7 @@ def test_a_worker_says_that_it_is_there_what_it_has_and_what_it_leaves(
             assert manager.get(job.id).reason.startswith("worker w cannot run it: ")
             assert manager.no_worker(job.id) == ""
             row = only_row(manager)
+            assert row.avoids_dry == {}
             assert (row.name, row.version, row.processes) == ("w", __version__, 1)
             assert (row.projects, list(row.avoids), row.is_alive) == (
                 ["lame", "sound"],
@@ -221,7 +222,8 @@ def test_the_page_and_the_interface_show_workers_and_what_they_leave(
     with managed(tmp_path, lame=lame) as manager, served(manager, tmp_path / "mirrors") as client:
         assert "No worker is running" in client.ask("GET", "/workers").text
         presence = Presence(manager.database, name="<w>", processes=2)
-        presence.show(["lame", "hidden"], {"lame": "no <key>", "hidden": "no hidden key"})
+        why_not = {"lame": "no <key>", "hidden": "no hidden key", dry_runs_of("hidden"): "no file"}
+        presence.show(["lame", "hidden"], why_not)
         page = client.ask("GET", "/workers").text
         assert "<h2>&lt;w&gt;</h2>" in page
         assert "until it is restarted, but not dry runs: no &lt;key&gt;" in page
@@ -324,6 +326,8 @@ def test_every_job_that_nobody_takes_says_why(tmp_path: Path, programs: Programs
                 assert "words.txt" in why
             reasons = [manager.get(first.id).reason, manager.no_worker(second.id)]
             assert [str(tmp_path) in reason for reason in reasons] == [False, False], reasons
+            # It says itself why it waits.
+            assert manager.no_worker(first.id) == ""
 
 
 def test_a_worker_without_a_key_takes_dry_runs_and_its_page_says_so(tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ def test_a_project_that_changes_under_a_worker_runs_no_job(
         assert (waiting.state, waiting.attempts) == (JobState.QUEUED, 1)
         assert waiting.reason.startswith(f"waits for a worker with project `{name}` as it was")
         (attempt,) = manager.attempts(job.id)
-        fault = "" if name == "other" else r": .*yaml:\d+: .*occurs twice.*; mend it, and"
+        fault = "" if name == "other" else r": promptgraft.yaml:\d+: .*twice.*; mend it, and"
         why = f"the project has changed since its worker began{fault or ';'} start the worker again"
         assert re.fullmatch(why, attempt.error)
     assert {claim.job.project for _ in jobs if (claim := Worker(manager).claim())} == set(jobs)

@@ -15,8 +15,8 @@ import pytest
 from openapi_spec_validator import validate
 from sqlalchemy import update
 
-from jobs.job_world import work_off
-from promptgraft.errors import ConfigError
+from jobs.job_world import FILE, work_off, write_project
+from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.ground.serde import Json
 from promptgraft.service.jobs import Job, JobManager, JobState, Worker
 from promptgraft.service.jobs.client import JobClient
@@ -25,6 +25,7 @@ from promptgraft.service.jobs.rows import JobRows
 from promptgraft.service.server import Scope, TokenStore
 from promptgraft.service.server.api import ROUTES
 from promptgraft.service.server.calls import Route
+from promptgraft.service.server.problems import problem_of
 from server.serving import Client, served
 
 
@@ -552,3 +553,38 @@ def test_a_damaged_event_is_one_of_the_events_and_a_line_of_the_page(
         page = browser.get(f"/jobs/{job}")
     assert page.status_code == 200
     assert str(last["fault"])[:60] in html.unescape(page.text)
+
+
+def test_no_answer_says_where_a_project_is_on_the_server(tmp_path: Path) -> None:
+    path = write_project(tmp_path / "support", file=f"{FILE}store: {{path: .}}\n")
+    projects = {"support": path}
+    with (
+        closing(JobManager(f"sqlite:///{tmp_path}/jobs.db", projects=projects)) as manager,
+        served(manager, tmp_path / "mirrors") as client,
+        closing(client.browser()) as browser,
+    ):
+        job = submitted(client, budget=60)
+        work_off(manager)
+        packed = browser.get(f"/api/v1/jobs/{job}/archive").content
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            files = {
+                entry.name.partition("/")[2]: file.read()
+                for entry in archive
+                if (file := archive.extractfile(entry))
+            }
+        assert [name for name in files if str(tmp_path).encode() in files[name]] == []
+        assert json.loads(files["config.json"])["origin"]["path"] == "/exported/promptgraft.yaml"
+        project = manager.projects["support"]
+        prompt = project.prompt("triage").prompt
+        project.store().set_section_override(prompt, path=("rules",), body="Be kind.", tag="prod")
+        (override,) = path.parent.rglob("prod.json")
+        override.write_text("{")
+        api = client.get("/projects/support/prompts/triage/tags/prod").text
+        page = browser.get("/tags", headers={"Accept": "text/html"}).text
+        for text in (api, page):
+            assert "override file .promptgraft/overrides/support/triage/prod.json:1:2: " in text
+            assert str(tmp_path) not in text
+        lines = [f"{path}:{line}: expected a number" for line in (3, 4)]
+        problem = problem_of(DataFormatError.of(lines), manager.projects)
+        expected = [f"promptgraft.yaml:{line}: expected a number" for line in (3, 4)]
+        assert [problem.detail, *problem.faults] == expected

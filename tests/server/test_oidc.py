@@ -27,6 +27,7 @@ from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.service.database import Database
 from promptgraft.service.jobs import JobManager
 from promptgraft.service.server import Limits, Scope
+from promptgraft.service.server.access import COOKIE
 from promptgraft.service.server.oidc import OidcUser
 from promptgraft.service.server.oidc_settings import OidcGroup, OidcSettings, read_oidc
 from promptgraft.service.server.sessions import SessionStore
@@ -206,6 +207,36 @@ def test_a_browser_signs_in_below_a_path_and_sees_the_page_that_it_wanted(
         }
         page.get_by_role("button", name="Sign out").click()
         expect(page.get_by_role("link", name="Sign in with Example login")).to_be_visible()
+        page.context.close()
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_what_was_typed_survives_a_provider_below_a_path(
+    browser: Browser, issuer: str, manager: JobManager, tmp_path: Path, script: bool
+) -> None:
+    manager.create("support", "triage")
+    with served(manager, tmp_path / "mirrors", oidc=settings(issuer), mounted=below) as client:
+        page = new_page(browser, java_script_enabled=script)
+        provider = page.get_by_role("link", name="Sign in with OpenID Connect")
+        page.goto(f"{client.url}/pg/new")
+        provider.click()
+        page.get_by_role("button", name="ana").first.click()
+        page.get_by_label("Note").fill("a <b>thought")
+        page.context.clear_cookies(name=COOKIE)
+        page.get_by_role("button", name="Show the plan").click()
+        if script:
+            provider.click()
+            page.get_by_role("button", name="ana").first.click()
+        else:
+            with page.context.expect_page() as opened:
+                provider.click()
+            opened.value.get_by_role("button", name="ana").first.click()
+            expect(opened.value.get_by_role("link", name="ana@example.org")).to_be_visible()
+            page.get_by_role("button", name="Show what you typed").click()
+        expect(page.get_by_label("Note")).to_have_value("a <b>thought")
+        page.get_by_role("button", name="Send: plan").click()
+        expect(page.get_by_role("status")).to_contain_text("test calls")
+        assert page.url == f"{client.url}/pg/new"
         page.context.close()
 
 

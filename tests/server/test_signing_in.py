@@ -549,7 +549,7 @@ def test_a_session_is_shown_by_its_browser(client: Client, ana: str) -> None:
     assert shown == list(reversed(agents.values()))
 
 
-HOSTILE = '</textarea><script>alert("x")</script>\n& "quoted"'
+HOSTILE = '</textarea><script>alert("x")</script>\n& "quoted" \u202e\x07'
 
 
 def lost_form(browser: httpx.Client, path: str, **fields: str) -> httpx.Response:
@@ -563,7 +563,7 @@ def inputs(page: str) -> dict[str, str]:
     form = page.rpartition("<form")[2]
     plain = re.findall(r'<input(?=[^>]* name="([^"]+)")(?=[^>]* value="([^"]*)")', form)
     areas = re.findall(r'<textarea[^>]* name="(\w+)"[^>]*>\n?([^<]*)</textarea>', form)
-    buttons = re.findall(r'<button[^>]* name="(\w+)" value="(\w+)"', form)
+    buttons = re.findall(r'<button[^>]* name="(\w+)" value="([\w-]+)"', form)
     return {name: unescape(value) for name, value in [*plain, *areas, *buttons]}
 
 
@@ -587,6 +587,7 @@ def test_text_of_a_form_survives_the_end_of_its_session(
     assert "<script>alert" not in back.text
     assert not [act for act in manager.lines(job.id) if b"alert" in act[1]]
     fields = inputs(back.text)
+    assert fields == {"text": HOSTILE, "what": "comment"}
     assert f'action="{where}"' in back.text
     sent = browser.post(where, data=fields)
     assert sent.status_code == 303
@@ -630,6 +631,28 @@ def test_buttons_and_what_is_no_form_keep_nothing(client: Client, browser: httpx
     assert "kept" not in paused.text.replace("data-kept", "")
     plain = browser.post("/jobs/none", content=b"{}", headers={**HTML, "Content-Type": "text/json"})
     assert plain.status_code == 401
+    rolled_back = lost_form(browser, "/tags", tag="prod", project="support", what="rollback")
+    assert "Sign in and repeat it" in rolled_back.text
     assert browser.post("/kept", data={"kept.text": "a"}).status_code == 401
     signs_in(browser, client.token)
     assert browser.post("/kept", data={"other": "a"}).headers["location"] == "/"
+
+
+def test_what_was_typed_comes_back_after_signing_in_in_another_tab(
+    client: Client, browser: httpx.Client
+) -> None:
+    # As long as a data set may be, and longer than other forms.
+    cases = "".join(f'{{"id": "c{n}", "text": "{"x" * 90}"}}\n' for n in range(8_000)).strip()
+    fields = {"project": "support", "name": "hard", "text": cases}
+    lost = lost_form(browser, "/datasets", **fields)
+    kept = inputs(lost.text)
+    assert 'formaction="/kept"' in lost.text
+    early = browser.post("/kept", data=kept, headers=HTML)
+    assert (early.status_code, inputs(early.text)) == (401, {**kept, "wanted": ""})
+    guess = browser.post("/login", data={**inputs(early.text), "token": "guess"})
+    signs_in(browser, client.token)
+    back = browser.post("/kept", data=inputs(guess.text))
+    assert inputs(back.text) == fields
+    assert 'action="/datasets"' in back.text
+    assert browser.post("/login", data={**kept, "token": client.token}).status_code == 200
+    assert 'formaction="/kept"' not in browser.get("/login").text

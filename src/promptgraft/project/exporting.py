@@ -31,7 +31,7 @@ from promptgraft.ground.work import WorkBudget
 from promptgraft.journal.file import FOLDER
 from promptgraft.journal.records import SENT, decode_record, header_contents
 from promptgraft.overrides.revision_files import FOLDER as STORE
-from promptgraft.project.origins import Origin
+from promptgraft.project.origins import Origin, moved_origin
 from promptgraft.project.project import Project, open_project
 from promptgraft.project.python_source import beside
 from promptgraft.runs import RunFolder
@@ -200,7 +200,6 @@ ENDING = ".zip"
 
 _MANIFEST = "export.json"
 _RUN = "run/"
-_PROJECT_ELSEWHERE = "/exported/"
 
 
 def archive_budget() -> WorkBudget:
@@ -270,7 +269,7 @@ def _members(
     folder: RunFolder, config: Mapping[str, Json], work: Path, *, inputs: bool
 ) -> dict[str, bytes | Path]:
     members: dict[str, bytes | Path] = {
-        f"{_RUN}{folder.config.name}": _encoded(_moved(config, _PROJECT_ELSEWHERE))
+        f"{_RUN}{folder.config.name}": _encoded(moved_origin(config))
     }
     paths = [folder.events, folder.result, folder.frontier, folder.ledger]
     if inputs:
@@ -405,19 +404,6 @@ def _without(value: Json, key: str) -> Any:
     return value
 
 
-def _moved(config: Mapping[str, Json], folder: str) -> dict[str, Json]:
-    """Return settings whose origin is in another folder; nobody needs to know where it was."""
-    origin = config.get("origin")
-    if not isinstance(origin, dict):
-        return dict(config)
-    moved = dict(origin)
-    if "path" in moved:
-        moved["path"] = f"{folder}{Path(str(moved['path'])).name}"
-    if "folder" in moved:
-        moved["folder"] = folder.rstrip("/") or "/"
-    return {**config, "origin": moved}
-
-
 def _encoded(document: Mapping[str, Json]) -> bytes:
     return (json.dumps(document, indent=1) + "\n").encode()
 
@@ -494,7 +480,7 @@ def unpack_run(path: Path, target: Path) -> Unpacked:
             sources = read_sources(folder.sources, budget)
             sources.unpack(target, {name: name for name in sources.names})
             code = tuple(name for name in sources.names if name.endswith(".py"))
-        moved = _moved(read_document(folder.config), f"{target.absolute()}/")
+        moved = moved_origin(read_document(folder.config), f"{target.absolute()}/")
         folder.config.write_bytes(_encoded(moved))
     except BaseException:
         with contextlib.suppress(OSError):

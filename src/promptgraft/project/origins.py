@@ -41,6 +41,10 @@ _JOB = ObjectKind[OptimizationJob | FunctionType](
 )
 
 
+_ELSEWHERE = "/exported/"
+"""Where a run that leaves its machine has its project."""
+
+
 @contextlib.contextmanager
 def loaded_project(file: str | None, *, budget: Size | None = None) -> Iterator[Project]:
     """Load the project of ``file``, or the nearest one, with all that it names except models.
@@ -67,6 +71,19 @@ def loaded_job(spec: str) -> Iterator[OptimizationJob]:
                 f"{spec}: expected an OptimizationJob, it returned {class_shown(job)}"
             )
         yield job
+
+
+def moved_origin(config: Mapping[str, Json], folder: str = _ELSEWHERE) -> dict[str, Json]:
+    """Return settings whose origin is in another folder; nobody needs to know where it was."""
+    origin = config.get("origin")
+    if not isinstance(origin, dict):
+        return dict(config)
+    moved = dict(origin)
+    if "path" in moved:
+        moved["path"] = f"{folder}{Path(str(moved['path'])).name}"
+    if "folder" in moved:
+        moved["folder"] = folder.rstrip("/") or "/"
+    return {**config, "origin": moved}
 
 
 class Origin:

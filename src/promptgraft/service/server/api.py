@@ -15,7 +15,9 @@ from promptgraft.ground.serde import Json, did_you_mean
 from promptgraft.ground.strict.checks import STRING, TEXT, Kind
 from promptgraft.ground.strict.kinds import Key, named, record
 from promptgraft.journal.records import decode_record
+from promptgraft.project.origins import moved_origin
 from promptgraft.runs import RunFolder
+from promptgraft.runs.folder import read_document
 from promptgraft.search.events import CandidateAdded
 from promptgraft.service.jobs import Job, JobFilter, JobState
 from promptgraft.service.jobs.approvals import ApprovalNeededError, ProtectedTag
@@ -366,16 +368,20 @@ def show_archive(call: ApiCall) -> ApiReply:
     """Return the run directory of a job as one compressed archive."""
     packed = io.BytesIO()
     with mirrored(call) as folder, tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        archive.add(folder.path, arcname=folder.id, filter=_plain_file)
+        config = json.dumps(moved_origin(read_document(folder.config)), indent=1).encode()
+        entry = tarfile.TarInfo(f"{folder.id}/{folder.config.name}")
+        entry.size, entry.mtime = len(config), folder.config.stat().st_mtime
+        archive.addfile(entry, io.BytesIO(config))
+        archive.add(folder.path, arcname=folder.id, filter=lambda file: _plain_file(file, entry))
     named = {"Content-Disposition": f'attachment; filename="{folder.id}.tar.gz"'}
     return ApiReply(content=packed.getvalue(), media="application/gzip", headers=named)
 
 
-def _plain_file(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    # Keep the accounts of the server out of the archive.
-    entry.uid = entry.gid = 0
-    entry.uname = entry.gname = ""
-    return None if entry.name.endswith(".lock") else entry
+def _plain_file(file: tarfile.TarInfo, config: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    # Keep the accounts of the server, and the folder of the project, out of the archive.
+    file.uid = file.gid = 0
+    file.uname = file.gname = ""
+    return None if file.name == config.name or file.name.endswith(".lock") else file
 
 
 @contextmanager

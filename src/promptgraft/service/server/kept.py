@@ -24,11 +24,18 @@ def hidden_fields(path: str, form: Mapping[str, str], labels: Mapping[str, str])
         form: its fields.
         labels: labels of fields of one line, by name.
     """
+    if again := kept_again(form):
+        return again
     # Of a button alone nothing is lost, and a tag is chosen by a page.
     typed = {*_AREAS, *labels, "to"} - {"tag"}
     if not path or not any(form.get(name) for name in typed):
         return {}
     return {_PATH: path, **{f"{_PREFIX}{name}": value for name, value in form.items()}}
+
+
+def kept_again(form: Mapping[str, str]) -> dict[str, str]:
+    """Return those fields of a form that keep another one."""
+    return {name: form[name] for name in form if name == _PATH or name.startswith(_PREFIX)}
 
 
 def kept_of(form: Mapping[str, str]) -> tuple[str, dict[str, str]]:

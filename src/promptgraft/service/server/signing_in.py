@@ -12,7 +12,7 @@ from promptgraft.service.server.access import LOGIN_COOKIE
 from promptgraft.service.server.api import MOST_DATASET_BODY_BYTES
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route
 from promptgraft.service.server.forms import form_of
-from promptgraft.service.server.kept import inside
+from promptgraft.service.server.kept import inside, kept_again
 from promptgraft.service.server.pages import kept_page, page_of, redirect
 from promptgraft.service.server.problems import ApiProblem
 
@@ -63,8 +63,7 @@ def sign_in(call: ApiCall) -> ApiReply:
     except ApiProblem as problem:
         if problem.status != 401:
             raise
-        kept = {name: value for name, value in form.items() if name.startswith("kept")}
-        return _form(call, wanted=target_path, kept=kept, problem=problem)
+        return _form(call, wanted=target_path, kept=kept_again(form), problem=problem)
     page = kept_page(call, form)
     if page is None:
         return _signed_in(call, cookie, target_path)
@@ -72,7 +71,7 @@ def sign_in(call: ApiCall) -> ApiReply:
 
 
 def show_kept(call: ApiCall) -> ApiReply:
-    """Show what the script of the pages has kept while a provider signed the user in."""
+    """Show what the page or its script has kept while the user signed in elsewhere."""
     return kept_page(call, form_of(call)) or redirect(call, "/")
 
 

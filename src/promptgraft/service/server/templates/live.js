@@ -49,6 +49,7 @@
   const KEPT = "promptgraft-kept";
   const kept = all("[data-kept]", document).map((one) => [one.name, one.value]);
   for (const link of all("[data-leaves]", document)) {
+    link.removeAttribute("target");
     link.addEventListener("click", () => sessionStorage.setItem(KEPT, JSON.stringify([Date.now(), kept])));
   }
   const [since, fields] = JSON.parse(sessionStorage.getItem(KEPT) || "[0, []]");
