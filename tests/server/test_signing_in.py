@@ -473,13 +473,13 @@ def test_an_error_does_not_tell_whether_a_project_or_a_job_of_others_is_there(
             for at in ("", "/events", "/result", "/candidates", "/archive"):
                 told = [
                     client.ask("GET", f"/api/v1/jobs/{id_[:length]}{at}", token=token).detail
+                    # Messages give at most eight digits.
+                    .replace(id_[: min(length, 8)], "ID")
                     for id_ in (hidden.id, gone)
                     for length in (32, 8, 4)
                 ]
-                assert told[:3] == [
-                    text.replace(gone[:length], hidden.id[:length])
-                    for text, length in zip(told[3:], (32, 8, 4), strict=True)
-                ]
+                assert told[:3] == told[3:]
+                assert all("`ID`" in text for text in told)
             body = {"project": "elsewhere"}
             for method, at, sent in (
                 ("POST", "/jobs", body),
