@@ -497,7 +497,7 @@ def test_what_is_not_known_is_none_and_never_nothing() -> None:
     endless = plan_of(Metered(reply=answer, longest_answer=None))
     assert endless.tokens is None
     assert endless.cost is None
-    assert endless.line == "plan: about 200 test calls and 25 reflection calls, 38k tokens, $0.0455"
+    assert endless.line == "plan: about 200 test calls and 25 reflection calls, 38k tokens, $0.0452"
     document = json.loads(json.dumps(endless.as_json()))
     assert document["cost"] is document["tokens"] is document["roles"][0]["output_tokens"] is None
 
@@ -569,4 +569,4 @@ def test_the_document_of_a_plan_says_all_that_the_plan_does() -> None:
         "tokens": plan.expected_tokens,
         "cost": f"{plan.expected_cost}",
     }
-    assert plan.line == "plan: about 60 test calls and 6 reflection calls, 7,422 tokens, $0.0088"
+    assert plan.line == "plan: about 60 test calls and 6 reflection calls, 7,368 tokens, $0.0088"

@@ -11,8 +11,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,6 +21,7 @@ from promptgraft import errors
 from promptgraft.cli.output import echo, wrapped
 from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.text import clip, listed, visible_line
+from promptgraft.runtime import signals
 
 if TYPE_CHECKING:
     from promptgraft.runtime import Cancellation
@@ -193,35 +195,9 @@ _REASONS: dict[int, str] = {
 }
 
 
-_outside: dict[int, Any] = {}
-"""What signals do outside of :func:`handling_signals`, while it is open."""
-
-
-def _restore_in_child() -> None:
-    """Disconnect a forked process, such as one of a pool of a metric, whose end is not the run's.
-
-    It would write its signals to the pipe of its parent, and survive SIGTERM.
-    """
-    if _outside:
-        signal.set_wakeup_fd(-1)
-    for number, handler in _outside.items():
-        signal.signal(number, handler)
-
-
-os.register_at_fork(after_in_child=_restore_in_child)
-
-
-@contextlib.contextmanager
-def handling_signals(act: Callable[[int, object], None]) -> Iterator[None]:
-    """Let SIGINT and SIGTERM call ``act`` in the main thread while the context is open."""
-    before = {number: signal.signal(number, act) for number in _REASONS}
-    _outside.update(before)
-    try:
-        yield
-    finally:
-        _outside.clear()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def handling_signals(act: Callable[[int, object], None]) -> AbstractContextManager[None]:
+    """Return a context in which SIGINT and SIGTERM call ``act`` in the main thread."""
+    return signals.handling(_REASONS, act)
 
 
 @contextlib.contextmanager

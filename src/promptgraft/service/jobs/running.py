@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -20,7 +19,7 @@ from promptgraft.project.adding import cluster, tracking
 from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.python_source import beside
 from promptgraft.project.running import Runnable, run_job
-from promptgraft.runtime import Cancellation, EventBus
+from promptgraft.runtime import Cancellation, EventBus, signals
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopReason, stop_sentence
@@ -359,19 +358,13 @@ def _paused_by_signal(pause: Cancellation) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    process = os.getpid()
 
-    def stop(number: int, _: object) -> None:
-        if os.getpid() == process:
-            pause.set("its worker was asked to end")
-        else:  # a process that a metric or an agent has forked
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
+    def stop(*_: object) -> None:
+        pause.set("its worker was asked to end")
 
-    before = signal.signal(signal.SIGTERM, stop)
     ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        yield
+        with signals.handling([signal.SIGTERM], stop):
+            yield
     finally:
-        signal.signal(signal.SIGTERM, before)
         signal.signal(signal.SIGINT, ignored)
