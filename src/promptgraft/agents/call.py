@@ -279,14 +279,6 @@ def _crosses_event_loops(error: BaseException | None) -> bool:
     )
 
 
-def sooner(deadline: Deadline | None, seconds: float) -> Deadline:
-    """Return a deadline that expires after ``seconds`` at the latest."""
-    if deadline is None:
-        return Deadline.after(seconds)
-    ends = deadline.clock.monotonic() + seconds
-    return attrs.evolve(deadline, expires_at=ends) if ends < deadline.expires_at else deadline
-
-
 def too_late(name: str, seconds: float | None) -> errors.TransientProviderError:
     """Return the error for a query that exceeded its ``timeout``."""
     return errors.TransientProviderError(

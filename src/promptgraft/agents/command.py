@@ -21,7 +21,7 @@ from pathlib import Path
 import attrs
 
 from promptgraft.adapters.providers import KEY_OWNERS
-from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall, sooner, too_late
+from promptgraft.agents.call import LONGEST_SHOWN, AgentAnswer, AgentCall, too_late
 from promptgraft.agents.templates import Template, Templated, a_path, hidden
 from promptgraft.errors import AgentFaultError, ConfigError, MissingHereError
 from promptgraft.ground.files import is_file
@@ -29,7 +29,7 @@ from promptgraft.ground.secrets import SENSITIVE
 from promptgraft.ground.serde import digest, digest_text, is_unicode, shown
 from promptgraft.ground.strict.checks import ENVIRONMENT_NAME, FLAG, SECONDS, STRING
 from promptgraft.ground.text import clip_line
-from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.deadline import Deadline, sooner
 
 LONGEST_OUTPUT = 10_000_000
 """Largest output of a command in bytes."""

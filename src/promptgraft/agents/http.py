@@ -25,7 +25,6 @@ from promptgraft.agents.call import (
     AgentAnswer,
     AgentCall,
     refusal_of,
-    sooner,
     too_late,
 )
 from promptgraft.agents.templates import Template, Templated, a_path, hidden
@@ -39,7 +38,7 @@ from promptgraft.ground.environment import Secret
 from promptgraft.ground.serde import Json, digest, is_unicode, shown
 from promptgraft.ground.strict.checks import SECONDS, STRING
 from promptgraft.ground.text import clip_line
-from promptgraft.runtime.deadline import LONGEST_WAIT, Deadline, rest
+from promptgraft.runtime.deadline import LONGEST_WAIT, Deadline, rest, sooner
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -17,7 +17,6 @@ from promptgraft.agents.call import (
     AgentCall,
     answer_of_data,
     fault_of,
-    sooner,
     too_late,
 )
 from promptgraft.evals.histories import tools_in
@@ -25,6 +24,7 @@ from promptgraft.ground.functions import code_digest, function_name, place_of, s
 from promptgraft.ground.serde import shown, unstructure
 from promptgraft.ground.strict.checks import FLAG, SECONDS, STRING
 from promptgraft.prompt.sdk_replies import answer_in
+from promptgraft.runtime.deadline import sooner
 from promptgraft.runtime.event_loop import CancelledElsewhereError, awaited
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -134,6 +134,23 @@ def step_to_json(step: Step) -> Json:
     return {name: value for name, value in fields.items() if value}
 
 
+def _refusing_texts(kind: type[T]) -> type[T]:
+    """Refuse to compare with what is never equal: a metric that does would score 0 in silence."""
+    equal = kind.__eq__
+
+    def __eq__(self: T, other: object) -> bool:  # noqa: N807 - it becomes that method
+        if isinstance(other, (Case, str, int, float, list, dict)):
+            raise TypeError(
+                f"an answer is compared with {shown(other)}; compare its `text`, or its `output` "
+                "if that is data, with `case.expected`"
+            )
+        return equal(self, other)
+
+    setattr(kind, "__eq__", __eq__)  # noqa: B010 - a method cannot be assigned for mypy
+    return kind
+
+
+@_refusing_texts
 @attrs.frozen(kw_only=True)
 class Answer:
     """The answer of an agent to one input.

@@ -25,9 +25,9 @@ from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited, in_thread
 from promptgraft.runtime.session import Branch, Session, SessionProtocol
+from promptgraft.targets.functions import response_with
 from promptgraft.targets.part import PartOf, View
 from promptgraft.targets.prompts import address_of
-from promptgraft.targets.texts import response_with
 from promptgraft.targets.types import GepaExample
 
 

@@ -242,6 +242,14 @@ def _in_seconds(clock: Clock, seconds: float) -> Deadline:
     return Deadline(clock=clock, expires_at=clock.monotonic() + seconds)
 
 
+def sooner(deadline: Deadline | None, seconds: float) -> Deadline:
+    """Return a deadline that expires after ``seconds`` at the latest."""
+    if deadline is None:
+        return Deadline.after(seconds)
+    ends = deadline.clock.monotonic() + seconds
+    return attrs.evolve(deadline, expires_at=ends) if ends < deadline.expires_at else deadline
+
+
 def rest(seconds: float, deadline: Deadline) -> None:
     """Wait so many seconds, or until the deadline; returns early when the run is cancelled."""
     woken, until = threading.Event(), deadline.clock.monotonic() + seconds

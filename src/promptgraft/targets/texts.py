@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import attrs
@@ -13,23 +13,18 @@ from promptgraft.evals.spending import Spending
 from promptgraft.evals.types import Case
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.ground.functions import call_fault, function_name
-from promptgraft.ground.serde import canonical_json, shown
+from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import STRING, Check
-from promptgraft.ground.text import raised
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.overrides.store import DEFAULT_TAG, PromptOverridesStore
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import Placeholders, TextsPrompt, texts_in
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol, Watch
 
 T = TypeVar("T")
 OutputT = TypeVar("OutputT")
-
-_UNFINISHED = (Awaitable, Iterator, AsyncIterator, bytes)
-"""Values that would still have to be awaited, iterated over or decoded."""
 
 
 @runtime_checkable
@@ -268,56 +263,9 @@ class TextsAdapter:
 
 
 def answer_of(
-    function: Callable[..., Any],
-    *arguments: object,
-    where: str,
-    session: SessionProtocol,
-    deadline: Deadline | None,
-    faults: tuple[type[Exception], ...] = (),
+    function: Callable[..., Any], *arguments: object, **settings: Any
 ) -> PromptResponse[Any]:
-    """Call a function, plain or ``async``, and return its result as a response.
+    """Call a function: see :func:`promptgraft.targets.functions.answer_of`."""
+    from promptgraft.targets import functions  # most programs call a model
 
-    Raises:
-        CandidateError: the function raised it, or one of ``faults``.
-        ProviderError, LimitReachedError: the function raised it.
-        CallerError: it raised something else, or returned nothing usable; begins with ``where``.
-    """
-    try:
-        value = awaited(function(*arguments), deadline=deadline)
-    except (errors.CandidateError, errors.ProviderError, errors.LimitReachedError):
-        raise
-    except errors.user_errors() as error:
-        message = f"raised {' '.join(raised(error).split())}"
-        if isinstance(error, faults):
-            # For the reflection model, to which names of modules and examples mean nothing.
-            raise errors.CandidateError(f"the program {message}") from error
-        raise errors.CallerError(f"{where} {message}") from error
-    return response_with(value, where, session)
-
-
-def response_with(value: Any, where: str, session: SessionProtocol) -> PromptResponse[Any]:
-    """Return the result of a function as a response; the session is told of calls of tools in it.
-
-    Raises:
-        CallerError: the result is unusable; begins with ``where``.
-    """
-    if isinstance(value, PromptResponse):
-        return value
-    if type(value) is not str:
-        from promptgraft.evals.histories import answer_noting_tools  # most return a text
-
-        value = answer_noting_tools(value, session)
-    if isinstance(value, str):
-        # A string of a class of its own, such as an option of an Enum, is an object too.
-        output = None if type(value) is str else value
-        # `str()` of an option of an Enum may be its name instead of its value.
-        return PromptResponse(text=str.__str__(value), output=output)
-    if value is None or callable(value) or isinstance(value, _UNFINISHED):
-        raise errors.CallerError(
-            f"{where} returned {shown(value)}; return a text, an object or a PromptResponse"
-        )
-    try:
-        text = canonical_json(value)
-    except errors.DataFormatError:
-        text = str(value)
-    return PromptResponse(text=text, output=value)
+    return functions.answer_of(function, *arguments, **settings)

@@ -701,6 +701,32 @@ def test_a_function_that_would_take_a_case_for_a_text_is_refused(
         metrics.python(function=function)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda gold, pred, trace=None: gold == pred,
+        lambda example, prediction, trace=None: example.expected == prediction,
+        lambda case, answer: answer != case.expected,
+        lambda case, answer: answer in ("yes", "no"),
+        lambda case, answer: answer == {"team": 1},
+    ],
+)
+def test_a_function_that_compares_a_whole_answer_is_refused(
+    function: Callable[..., bool],
+) -> None:
+    metric = metrics.python(function=function)
+    with pytest.raises(TypeError, match=r"an answer is compared with .*; compare its `text`, or"):
+        metric.assess(Case(id="a", input="?", expected="yes"), Answer(text="yes"))
+
+
+def test_answers_are_equal_to_answers() -> None:
+    first, second = Answer(text="yes", output={"a": 1}), Answer(text="no")
+    assert first == attrs.evolve(second, text="yes", output={"a": 1})
+    assert first != second
+    assert (first == None, first in [None, second]) == (False, False)  # noqa: E711
+    assert len({second, Answer(text="no")}) == 1
+
+
 def test_the_arguments_of_a_function_by_name_are_shown_as_such() -> None:
     def judge(*, case: Case, answer: Answer) -> float:
         return 1.0

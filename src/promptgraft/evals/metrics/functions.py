@@ -10,15 +10,17 @@ from typing import ClassVar, TypeGuard
 
 import attrs
 
-from promptgraft.errors import ConfigError, FeedbackError, user_errors
+from promptgraft.errors import ConfigError, FeedbackError, LimitReachedError, user_errors
 from promptgraft.evals.metrics.base import LONGEST_VERDICT_REASON, BaseMetric, deadline_of
 from promptgraft.evals.metrics.expressions import compared
 from promptgraft.evals.types import Answer, Case, Judge, Verdict
 from promptgraft.ground.functions import call_fault, first_argument, function_name, raised_at
 from promptgraft.ground.serde import shown
-from promptgraft.ground.strict.checks import FINITE, SHARE, plain_score
+from promptgraft.ground.strict.checks import FINITE, SECONDS, SHARE, plain_score
 from promptgraft.ground.text import clip
 from promptgraft.ground.under_way import doing
+from promptgraft.runtime.companions import interruptible
+from promptgraft.runtime.deadline import sooner
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 
@@ -89,6 +91,8 @@ class Python(BaseMetric):
     Attributes:
         function: the function, or its import path ``package.module:function``.
         name: by default the name of the function.
+        timeout: seconds for one verdict, after which the answer is unscored; None for no limit. A
+            plain function goes on in a thread of its own.
     """
 
     kind: ClassVar[str] = "python"
@@ -99,6 +103,7 @@ class Python(BaseMetric):
             lambda metric: str(getattr(metric.function, "__name__", metric.kind)), takes_self=True
         )
     )
+    timeout: float | None = attrs.field(default=None, validator=SECONDS.or_none)
 
     @property
     def wording(self) -> tuple[str, ...]:
@@ -116,8 +121,16 @@ class Python(BaseMetric):
         self, case: Case, answer: Answer, *, session: SessionProtocol | None = None
     ) -> Verdict:
         where = f"metric `{self.name}`, case `{case.id}`"
-        with doing(where):
-            outcome = awaited(self.function(case, answer), deadline=deadline_of(session))
+        deadline = deadline_of(session)
+        ends = deadline if self.timeout is None else sooner(deadline, self.timeout)
+        try:
+            scored = interruptible(lambda: self.function(case, answer), where, ends)
+            with doing(where):
+                outcome = awaited(scored, deadline=ends)
+        except LimitReachedError:
+            if ends is deadline or (deadline and deadline.expired):
+                raise
+            return self.unscored(f"no verdict within {self.timeout:g} s, its `timeout`")
         if isinstance(outcome, Verdict):
             return attrs.evolve(outcome, metric=self.name)
         parts = _given(outcome)

@@ -1,0 +1,136 @@
+"""Plain functions of users that hang: what ends the wait for them, and what does not wait."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from promptgraft import Case, Texts, evaluate
+from promptgraft.errors import DeadlineExceededError, RunCancelledError
+from promptgraft.evals import metrics
+from promptgraft.evals.types import Answer
+from promptgraft.runtime import Cancellation, Deadline, companions
+from promptgraft.runtime.companions import interruptible
+from targets.test_texts import nothing
+
+HANGING = """
+import threading
+import promptgraft as pg
+
+def {hangs}(*_):
+    threading.Event().wait()
+
+def {answers}(*_):
+    return 1.0
+
+if __name__ == "__main__":
+    texts = pg.Texts({{"task": "Name the team."}}, run=run, key="team")
+    writer = pg.ScriptedAdapter(lambda _: "none")
+    cases = [(f"q{{n}}", "a") for n in range(20)]
+    result = pg.optimize(
+        texts, cases, judge, reflection_model=writer, limits=pg.Limits(timeout=0.5)
+    )
+    print(result.stop_reason)
+"""
+
+
+def in_pool(call: Callable[[], object]) -> object:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+
+@pytest.mark.parametrize(("hangs", "answers"), [("judge", "run"), ("run", "judge")])
+def test_a_program_ends_although_a_function_hangs(hangs: str, answers: str, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(HANGING.format(hangs=hangs, answers=answers))
+    ended = subprocess.run(
+        [sys.executable, "app.py"],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.stdout, ended.returncode) == ("deadline\n", 0)
+
+
+def test_the_wait_ends_with_the_deadline_and_when_the_run_is_cancelled() -> None:
+    hang, cancellation = threading.Event(), Cancellation()
+    with pytest.raises(DeadlineExceededError):
+        interruptible(hang.wait, "x", Deadline.after(0.05))
+    timer = threading.Timer(0.05, cancellation.set, ["enough"])
+    timer.start()
+    with pytest.raises(RunCancelledError):
+        in_pool(lambda: interruptible(hang.wait, "x", Deadline(cancellation=cancellation)))
+    hang.set()
+
+
+def test_calls_of_a_thread_share_one_beside_it_and_its_context() -> None:
+    value = contextvars.ContextVar("value", default=0)
+
+    def calls() -> list[tuple[int, int]]:
+        value.set(7)
+        seen = [
+            interruptible(lambda: (threading.get_ident(), value.get()), "x", None) for _ in "ab"
+        ]
+        return [*seen, (threading.get_ident(), value.get())]
+
+    first, second, own = ThreadPoolExecutor(1).submit(calls).result()
+    assert first == second
+    assert first[0] != own[0]
+    assert first[1] == own[1] == 7
+    # Connections may belong to the main thread.
+    assert interruptible(threading.current_thread, "x", None) is threading.main_thread()
+
+
+def test_a_thread_beside_ends_with_its_own() -> None:
+    def beside() -> str:
+        return threading.current_thread().name
+
+    assert in_pool(lambda: interruptible(beside, "x", None)) == "promptgraft-function"
+    ends = time.monotonic() + 10
+    while any(thread.name == "promptgraft-function" for thread in threading.enumerate()):
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+
+
+def test_what_a_function_raises_arrives() -> None:
+    with pytest.raises(ZeroDivisionError):
+        in_pool(lambda: interruptible(lambda: 1 / 0, "x", None))
+
+
+def test_a_long_wait_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(companions, "_TOLD_AFTER", 0.05)
+    with caplog.at_level(logging.WARNING, "promptgraft"):
+        in_pool(lambda: interruptible(lambda: time.sleep(0.12), "metric `slow`, case `a`", None))
+    assert [record.getMessage() for record in caplog.records] == [
+        "still at work on metric `slow`, case `a` for 0 s"
+    ]
+
+
+def test_a_metric_may_have_a_time_limit() -> None:
+    hang = threading.Event()
+
+    def judge(case: Case, answer: Answer) -> float:
+        return float(case.id == "a" or hang.wait())
+
+    metric = metrics.python(function=judge, timeout=0.05)
+    texts = Texts({"task": "Name it."}, run=nothing)
+    cases = [Case(id=case_id, input="?") for case_id in ("a", "b")]
+    judged = evaluate(
+        texts.prompt, cases, [metric], adapter=texts.adapter, params=lambda case: case.input
+    )
+    hang.set()
+    [first, second] = [attempt.outcome for attempt in judged.attempts]
+    assert first.score == 1.0
+    assert second.error == "judge: no verdict within 0.05 s, its `timeout`"
