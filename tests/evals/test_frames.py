@@ -211,6 +211,7 @@ ROWS = [
         "error": "",
         "answer": "no",
         "metric exact": 0.0,
+        "reason exact": 'expected "yes", found "no"',
     },
     {
         "case": "1",
@@ -220,6 +221,7 @@ ROWS = [
         "error": "",
         "answer": "yes",
         "metric exact": 1.0,
+        "reason exact": 'found the expected "yes"',
     },
 ]
 

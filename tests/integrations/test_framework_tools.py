@@ -11,7 +11,7 @@ import pytest
 
 from black_box.asking import TEXTS, asked
 from integrations.test_sdk_replies import like, returned
-from promptgraft import Case, Session, Texts
+from promptgraft import Case, ScriptedAdapter, Session, Texts, optimize
 from promptgraft.adapters.base import ToolInvoked
 from promptgraft.agents import CommandAgent
 from promptgraft.evals.histories import tools_of_history
@@ -291,6 +291,31 @@ def test_a_typed_answer_of_a_graph_is_the_answer() -> None:
 def test_calls_that_are_the_answer_were_not_made(reply: object) -> None:
     assert [*session_of(reply).select_all(ToolInvoked)] == []
     assert returned(reply).output == reply
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_warned"),
+    [({"state": "lost", "cost": 1}, True), ("lost", False), ({"state": "paid", "n": 1}, True)],
+)
+def test_objects_in_place_of_texts_are_told_before_the_search(
+    reply: object, is_warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked_after: list[int] = []
+
+    def propose(asked: object) -> str:
+        asked_after.append(len(caplog.records))
+        return "```instruction\nAnswer.\n```"
+
+    with caplog.at_level("WARNING", "promptgraft"):
+        optimize(
+            Texts(TEXTS, run=lambda texts, query: reply, key="desk"),
+            [(f"Where is {number}?", "paid") for number in range(20)],
+            "exact",
+            reflection_model=ScriptedAdapter(propose),
+            rollout_budget=60,
+        )
+    told = [number for number, line in enumerate(caplog.messages) if "they are objects" in line]
+    assert [number < asked_after[0] for number in told] == [True] * is_warned
 
 
 def test_a_reply_that_lacks_its_history_still_answers() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
 import attrs
@@ -191,15 +191,22 @@ def test_the_reflector_is_told_what_answers_must_look_like() -> None:
     class Verdict:
         known: bool
 
+    def answering(text: str) -> Callable[[object], str]:
+        return lambda _: text
+
+    verdict = 'no, {"known": false}'
     for kind, told in (
         (None, None),
         (str, None),
         (Literal["ok", "no"], "One of: ok, no"),
         (Verdict, "A JSON object of type Verdict, with this schema: {"),
+        (bool, "true or false"),
+        (list[str], 'JSON with this schema: {"type": "array", "items": {"type": "string"}}'),
     ):
+        task = answering('["no"]' if kind == list[str] else "false" if kind is bool else verdict)
         run = Run(
             prompt=with_output(kind),
-            task=lambda _: 'no, {"known": false}',
+            task=task,
             reflection=[""] * 99,
         )
         run.start()

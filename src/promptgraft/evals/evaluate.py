@@ -71,7 +71,7 @@ class Evaluation(Shown):
         """Return a table of ``pandas``, ``polars`` or ``pyarrow`` with one row per answer.
 
         The columns are ``case``, ``run`` (from 0), ``status``, ``score``, ``error``, ``answer``
-        (its text), and ``metric NAME`` with the score of each metric.
+        (its text), and ``metric NAME`` and ``reason NAME`` with what each metric gave.
 
         Raises:
             ConfigError: the library is unknown or not installed.
@@ -85,8 +85,9 @@ class Evaluation(Shown):
                 "error": attempt.outcome.error,
                 "answer": None if attempt.answer is None else attempt.answer.text,
                 **{
-                    f"metric {verdict.metric}": verdict.score
+                    f"{column} {verdict.metric}": value
                     for verdict in attempt.outcome.verdicts
+                    for column, value in (("metric", verdict.score), ("reason", verdict.reason))
                 },
             }
             for attempt in self.attempts

@@ -54,6 +54,7 @@ def csv_rows(
     ``, ; | tab`` in the header.
     """
     _check_delimiter(delimiter)
+    encoding = encoding or _marked(path)
     if encoding is None:
         numbered = read_lines(path, faults, _ENCODING_HINT)
     else:
@@ -130,6 +131,13 @@ def _encoded_lines(path: Path, encoding: str, faults: CaseFaults) -> Iterator[tu
         except UnicodeError as error:
             why = getattr(error, "reason", str(error))
             faults.add(number + 1, f"expected {encoding}, found other bytes here or later ({why})")
+
+
+def _marked(path: Path) -> str | None:
+    """Return the encoding that the mark at the beginning of a file names."""
+    with path.open("rb") as file:
+        is_wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    return "utf-16" if is_wide else None
 
 
 def _next_filled(numbered: Iterator[tuple[int, str]]) -> tuple[int, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import correlation, mean
@@ -35,6 +36,12 @@ _PROSE = 40  # characters; the length of shorter answers means nothing
 _STRONG = 0.5  # correlation
 _SHOWN_CHARS = 60  # of the answer that all examples have
 _SCORE = "score"
+_FEWEST_OBJECTS = 3
+_OBJECTS = (
+    "the first %d answers score 0: they are objects such as `%s`, and `%s` is expected; return the "
+    "text alone, or say in the metric where it is, such as `answer_path: $.answer`"
+)
+_logger = logging.getLogger("promptgraft")
 
 
 class Remarks:
@@ -60,6 +67,7 @@ class Remarks:
         self._are_alike = True
         self._count = 0
         self._examples: set[str] = set()
+        self._objects: int | None = 0
         self._by_metric: dict[str, list[float]] = {}
         self._reasons: dict[str, list[str]] = {}
         self._scored: set[str] = set()
@@ -85,6 +93,13 @@ class Remarks:
             self._are_alike = record.output_repr == self._answer and len(self._traces) == 1
             self._count += 1
             self._examples.add(record.example_id)
+        if self._objects is not None:
+            is_text = record.expected_repr[:1] not in ("", "{", "[")
+            is_object = is_text and record.output_repr[:1] == "{" and not record.feedback.score
+            self._objects = self._objects + 1 if is_object else None
+        if self._objects == _FEWEST_OBJECTS:  # before a search is paid for
+            answer, expected = _short(record.output_repr), _short(record.expected_repr)
+            _logger.warning(_OBJECTS, _FEWEST_OBJECTS, answer, expected)
         scores = record.feedback.objectives or {_SCORE: record.feedback.score}
         for metric, score in scores.items():
             self._by_metric.setdefault(metric, []).append(score)

@@ -32,6 +32,8 @@ from promptgraft.prompt.template import PromptTemplate
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, check_length
 from promptgraft.targets.types import Module, ModuleDescription, RolloutRecord
 
+_SHAPES = {"boolean": "true or false", "integer": "a whole number", "number": "a number"}
+
 
 @attrs.frozen(kw_only=True)
 class View:
@@ -294,6 +296,14 @@ class PromptPart(Module):
         ``without`` is a section whose task examples are left out of the neighbours; with
         ``with_hidden`` those that are not shown to the model are among them.
         """
+        kind, answers = view.template.output_type, None
+        if kind in (None, str):
+            answers = ""  # "Text." would tell a model nothing, and could be taken for an answer
+        elif not options_of(kind) and (form := schema_of(kind)).get("type") != "object":
+            # Digests keep the words of `output`.
+            answers = (
+                _SHAPES.get(str(form.get("type"))) or f"JSON with this schema: {json_line(form)}"
+            )
         return ModuleDescription(
             name=self.name,
             meta_prompt=meta_prompt,
@@ -303,8 +313,7 @@ class PromptPart(Module):
             opaque=opaque or {},
             max_chars=view.max_part_chars,
             output=view.output(),
-            # "Text." would tell a model nothing, and could be taken for what to answer.
-            answers="" if view.template.output_type in (None, str) else None,
+            answers=answers,
             neighbours=view.neighbours(self.name, without=without, with_hidden=with_hidden),
             schema=schema,
             siblings=siblings,
