@@ -91,7 +91,7 @@ optimize(TEMPLATE, 3, [Exact()], model="offline")  # wrong
 optimize(TEMPLATE, SPLITS, 3, model="offline")  # wrong
 optimize(TEMPLATE, SPLITS, [Exact], model="offline")  # wrong
 optimize(TEMPLATE, SPLITS, [Exact()], model=3)  # wrong
-optimize(TEMPLATE, SPLITS, [Exact()])  # wrong
+optimize(TEMPLATE, SPLITS, [Exact()], reflection_model=3)  # wrong
 optimize(TEMPLATE, SPLITS, [Exact()], model="offline", rollout_budget="tiny")  # wrong
 optimize(TEMPLATE, SPLITS, [Exact()], model="offline", sed=3)  # wrong
 optimize(TEMPLATE, SPLITS, [Exact()], model="offline").held_out_gain  # wrong

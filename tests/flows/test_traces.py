@@ -183,6 +183,18 @@ def test_an_error_that_a_branch_returns_is_a_value() -> None:
         assert graph.answer(Draft("game"), adapter=Writer()).text == "ValueError('kept') of game"
 
 
+def test_an_error_in_place_of_an_interrupt_is_the_interrupt() -> None:
+    def flow(run: Run, game: Draft) -> str:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("release unlocked lock")
+
+    graph = Graph("sports/recap", flow=flow, nodes=RECAP.nodes)
+    with pytest.raises(KeyboardInterrupt):
+        graph.answer(Draft("game"), adapter=Writer())
+
+
 HANGING = """
 import threading
 from flows.recap import RECAP, Draft, Writer

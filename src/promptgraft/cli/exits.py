@@ -19,9 +19,9 @@ import click
 
 from promptgraft import errors
 from promptgraft.cli.output import echo, wrapped
+from promptgraft.ground import signals
 from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.text import clip, listed, visible_line
-from promptgraft.runtime import signals
 
 if TYPE_CHECKING:
     from promptgraft.runtime import Cancellation

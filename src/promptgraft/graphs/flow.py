@@ -188,6 +188,8 @@ class GraphRunner:
                     return _played(self.function, run, conversation)
             return _answered(self.function, run, params)
         except errors.user_errors() as error:
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise error.__context__ from None  # `Thread.start` raises another error for it
             # The first fault ends the answer, even if the flow caught it and raised another error.
             if run.fault not in (None, error):
                 raise run.fault from error

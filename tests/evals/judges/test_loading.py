@@ -170,8 +170,8 @@ def test_a_file_that_names_no_model_means_the_only_judge_of_the_project() -> Non
 
     assert read({"j": only}).judges == (only,)
     several: dict[str, ProviderAdapter] = {"j": only, "k": other}
-    for judges, there in (({}, "none"), (several, "`j`, `k`")):
-        with pytest.raises(DataFormatError, match=f"`models.judges`, found none; there: {there}"):
+    for judges, mend in (({}, "there is none; declare it there"), (several, "there: `j`, `k`")):
+        with pytest.raises(DataFormatError, match=f"`models.judges`, found none; {mend}"):
             read(judges)
 
 

@@ -13,13 +13,14 @@ from sqlalchemy import Connection
 
 from promptgraft import errors
 from promptgraft.adapters.calling.limiter import share_accounts
+from promptgraft.ground import signals
 from promptgraft.ground.clock import SystemClock
 from promptgraft.project import Project
 from promptgraft.project.adding import cluster, tracking
 from promptgraft.project.outcome import RunOutcome
 from promptgraft.project.python_source import beside
 from promptgraft.project.running import Runnable, run_job
-from promptgraft.runtime import Cancellation, EventBus, signals
+from promptgraft.runtime import Cancellation, EventBus
 from promptgraft.search.job import OptimizationJob
 from promptgraft.search.result import RunResult
 from promptgraft.search.stopping import StopReason, stop_sentence
