@@ -123,7 +123,7 @@ def test_summary_and_report_show_them_beside_the_means(folder: RunFolder) -> Non
         before, after = (found[name][side]["pass_rate"] for side in ("baseline", "best"))
         row = f"| pass rate, {where} |  | {before:.3f} | {after:.3f} | {after - before:+.3f} |"
         assert row in summary
-        assert f"pass rate, {where}" in report
+        assert f"pass rate, {where.replace('held out', 'unseen')} cases" in report
     assert re.search(r"\| short, held out \| 0.6 \| 1.000 \| 0.\d+ \|", summary)
 
 

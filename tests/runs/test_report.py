@@ -149,13 +149,13 @@ def test_held_out_answers_come_first_and_some_of_them_are_open() -> None:
 
 def test_scores_are_told_by_metric_and_by_label_and_confusions_as_a_matrix() -> None:
     told = section(render(small_run()), "scores")
-    assert "On 6 of the held-out cases." in told
+    assert "On 6 of the unseen cases." in told
     assert "color 6 0.000 1.000 +1.000" in told
     assert "tone 6 0.312 0.312 +0.000" in told
     assert "red 6 0.156 0.656 +0.500" in told
     assert "Baseline Expected red blue red · 6 Winner Expected red blue red 6 ·" in told
     without = small_run(unseen={})
-    assert "There is one metric and no label to compare" in section(render(without), "scores")
+    assert "There is one metric, and no label to compare" in section(render(without), "scores")
 
 
 def test_answers_without_a_known_label_have_a_column_of_their_own() -> None:

@@ -345,6 +345,95 @@ def test_a_job_that_stopped_says_what_to_do_next(
     assert says_next(client, job).endswith(".")
 
 
+def set_row(manager: JobManager, **values: object) -> None:
+    """Write columns of every job, with what its status says under `status`."""
+    change = update(manager.database.tables.jobs).values(values)
+    manager.database.write(partial(Connection.execute, statement=change))
+
+
+def overview(client: Client, job: Job) -> str:
+    with closing(client.browser()) as browser:
+        page = unescape(browser.get(f"/jobs/{job.id}").text)
+    return " ".join(re.sub(r"<[^>]*>", "", page).split())
+
+
+def test_the_overview_says_in_plain_words_what_became_of_a_job(
+    client: Client, manager: JobManager, done: Job
+) -> None:
+    before = manager.create("support", "triage")
+    manager.cancel(before.id)
+    assert "It was cancelled before it began, and cost nothing." in overview(client, before)
+    assert "No new text was better" not in overview(client, before)
+    status = encoded_plain(attrs.asdict(attrs.evolve(done.status, verdict="not improved")))
+    for state, ended in (("cancelled", 1.0), ("paused", None)):
+        why = b"metric failed; at `baseline/0` of the run"
+        set_row(manager, state=state, ended=ended, reason=why, status=status)
+        shown = overview(client, done)
+        assert "before it began" not in shown
+        assert "failed; while testing your prompt" in shown
+        assert ("Metric failed; while" in shown) is (state == "paused")
+    set_row(manager, state="paused", ended=None, reason=b"tickets.csv:3: bad", status=status)
+    assert "tickets.csv:3: bad." in overview(client, done)
+    assert "Tickets" not in overview(client, done)
+
+
+def test_a_winner_that_is_not_proven_has_changed_nothing(
+    client: Client, manager: JobManager, done: Job
+) -> None:
+    for verdict, title in (
+        (RunVerdict.IMPROVED, "What changed"),
+        (RunVerdict.NOT_SHOWN, "What the winner would change"),
+    ):
+        status = attrs.evolve(done.status, verdict=str(verdict))
+        set_row(manager, status=encoded_plain(attrs.asdict(status)))
+        assert title in overview(client, done)
+    with closing(client.browser()) as browser:
+        jobs = unescape(browser.get("/").text)
+    assert "What the verdicts mean" in jobs
+    assert f"<dt>{RunVerdict.NOT_SHOWN}</dt><dd>Better on the cases that chose it;" in jobs
+
+
+REFUSING = """
+import attrs
+from promptgraft.adapters.offline import OfflineAdapter
+
+class Refusing(OfflineAdapter):
+    def evaluate(self, prompt, *, session, deadline=None):
+        response = super().evaluate(prompt, session=session, deadline=deadline)
+        return attrs.evolve(response, text="I cannot help with that.", output=None)
+
+MODEL = Refusing()
+"""
+
+
+def test_where_no_text_was_better_that_is_said(tmp_path: Path) -> None:
+    file = FILE.replace("  judges:", "  reflection: {python: own.py:MODEL}\n  judges:")
+    path = write_project(tmp_path / "support", file=file)
+    path.with_name("own.py").write_text(REFUSING)
+    with (
+        closing(JobManager(f"sqlite:///{tmp_path}/jobs.db", projects={"support": path})) as manager,
+        served(manager, tmp_path / "mirrors") as client,
+        closing(client.browser()) as browser,
+    ):
+        job = manager.create("support", "triage", {"store": False})
+        work_off(manager)
+        shown = overview(client, job)
+        candidates = browser.get(f"/jobs/{job.id}/candidates").text
+    assert "Reflection failed: 5 steps gave no usable proposal" in shown
+    assert "No new text was better than yours yet, of 10 rewrites" in shown
+    assert "Remove the cause, or raise the limit that stopped it below" in shown
+    assert "unparsable reply</th><td>the reply did not have the required form</td>" in candidates
+
+
+def test_what_is_on_a_tab_is_linked_where_there_is_more_than_one_part(
+    client: Client, done: Job
+) -> None:
+    with closing(client.browser()) as browser:
+        texts, rounds = (browser.get(f"/jobs/{done.id}/{tab}").text for tab in ("texts", "rounds"))
+    assert '<a href="#whole">The winner&#39;s prompt</a>' in texts
+    assert "On this page" not in rounds
+
+
 def says_next(client: Client, job: Job) -> str:
     with closing(client.browser()) as browser:
         page = browser.get(f"/jobs/{job.id}").text
@@ -460,6 +549,7 @@ def test_the_gain_says_what_makes_it_significant(
         ([0.0] * 30, [1.0] * 2 + [0.0] * 28, "28 the same; that may be chance; about"),
         ([0.0] * 3, [1.0] * 3, "that may be chance; 3 cases cannot tell, use 6 or more, better 50"),
         ([0.0] * 30, [0.0] * 30, "0 better, 0 worse, 30 the same; that may be chance"),
+        ([0.0] * 12, [1.0] + [0.01] * 11, "% sure, counted by cases)"),
     ],
 )
 def test_whether_a_gain_may_be_chance_is_said_without_terms_of_statistics(

@@ -151,9 +151,10 @@ def dollars(amount: Decimal | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time span in its two largest units: ``8 s``, ``3 min 20 s``, ``1 h``."""
+    """Return a time span in its two largest units: ``8 s``, ``3 min 20 s``, ``1 h``, ``7 d``."""
     whole = max(0, int(seconds))
-    units = [(whole // 3600, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
+    hours = [(whole // 86_400, "d"), (whole // 3600 % 24, "h")]
+    units = [*hours, (whole // 60 % 60, "min"), (whole % 60, "s")]
     while len(units) > 1 and not units[0][0]:
         units.pop(0)
     parts = [f"{number} {unit}" for number, unit in units[:2] if number]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -32,6 +33,7 @@ from promptgraft.runs.report import drawings, tables, texts
 from promptgraft.runs.report.data import ReportData, gather
 from promptgraft.search.scores import Score, mean_score
 from promptgraft.search.verdict import RunVerdict
+from promptgraft.targets.base import RejectionReason
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -157,6 +159,7 @@ def _every(data: ReportData, limits: texts.PageLimits) -> dict[str, object]:
         "line": data.line_of(data.winner) if data.candidates else (),
         "rejections": tuple(texts.rejection_views(data, limits)),
         "reasons": sorted(reasons.items(), key=lambda item: (-item[1], item[0])),
+        "meanings": REASONS,
     }
 
 
@@ -252,6 +255,25 @@ _ALL_VERDICTS = (
     ),
 )
 VERDICTS: Mapping[str, ShownVerdict] = {verdict.word: verdict for verdict in _ALL_VERDICTS}
+REASONS: Mapping[str, str] = {
+    RejectionReason.UNPARSABLE: "the reply did not have the required form",
+    RejectionReason.EMPTY: "the new text is empty",
+    RejectionReason.UNUSABLE_TEXT: "it has characters that a prompt cannot have",
+    RejectionReason.LOST_PLACEHOLDER: "it lacks a place that an input fills",
+    RejectionReason.INVENTED_PLACEHOLDER: "it has a place that no input fills",
+    RejectionReason.TOO_LONG: "it is longer than the limit allows",
+    RejectionReason.UNCHANGED: "it is the old text again",
+    RejectionReason.DUPLICATE: "the same text was tried before",
+    RejectionReason.CONFLICT: "it contradicts another change",
+    RejectionReason.DOES_NOT_FIT: "it is of another kind than the part that it replaces",
+    RejectionReason.DOES_NOT_RENDER: "the prompt cannot be filled in with it",
+    RejectionReason.REFLECTION_FAILED: "the model that writes new texts gave no answer",
+    RejectionReason.NOT_BETTER: "it scored no higher than the old text on the same cases",
+    RejectionReason.TOO_DEAR: "its answers cost too much",
+    RejectionReason.COPIED_ANSWER: "it gives the answer to a case away",
+    RejectionReason.UNSCORED: "too few of its answers could be scored",
+}
+"""What reasons of dropped rewrites mean."""
 _RUNNING = "The run was in progress when this report was written."
 
 
@@ -320,6 +342,7 @@ def make_environment(*folders: Path) -> Environment:
         "query": lambda text: quote(text, safe="", errors="replace"),
         "spending": _spending,
         "sentence": _sentence,
+        "on_cases": _on_cases,
     }
     return environment
 
@@ -334,7 +357,15 @@ def _spending(spent: Sequence[Spending]) -> str:
 def _sentence(text: str) -> str:
     text = text.strip()
     closed = text if text.endswith((".", "!", "?")) else f"{text}."
-    return closed[:1].upper() + closed[1:]
+    # Names of files and settings stay as they are.
+    is_word = re.match(r"[a-z]+[,:;.]*( |$)", text) is not None
+    return closed[:1].upper() + closed[1:] if is_word else closed
+
+
+def _on_cases(metric: str) -> str:
+    """Return the name of a metric on a set of cases, in the words of pages."""
+    name, _, cases = metric.rpartition(", ")
+    return f"{name}, {texts.UNSEEN if cases == 'held out' else f'{cases} cases'}"
 
 
 def comparison_page(*sides: RunRecord) -> str:

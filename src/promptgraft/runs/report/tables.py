@@ -16,7 +16,7 @@ from promptgraft.evals.spending import Role
 from promptgraft.runs.documents import highest_scores
 from promptgraft.runs.history import shown_mean
 from promptgraft.runs.report.data import Answers, ReportData
-from promptgraft.runs.report.texts import brief, cropped, outcome
+from promptgraft.runs.report.texts import UNSEEN, VALIDATION, brief, cropped, outcome
 from promptgraft.search.events import CandidateAdded
 from promptgraft.search.scores import Score, mean_score, packed
 from promptgraft.search.verdict import LEVEL
@@ -107,10 +107,10 @@ def scores_on(data: ReportData, case: str) -> Iterator[tuple[str, Score, Score]]
     held_out = data.end.held_out
     if case in held_out.ids and held_out.baseline_scores:
         at = held_out.ids.index(case)
-        yield "held out", held_out.baseline_scores[at], held_out.winner_scores[at]
+        yield UNSEEN, held_out.baseline_scores[at], held_out.winner_scores[at]
     if case in data.case_ids and data.candidates:
         at = data.case_ids.index(case)
-        yield "validation", _score(data.candidates[0], at), _score(data.candidates[data.winner], at)
+        yield VALIDATION, _score(data.candidates[0], at), _score(data.candidates[data.winner], at)
 
 
 @attrs.frozen(kw_only=True)
@@ -241,9 +241,9 @@ class Breakdown:
 
 
 def breakdown(data: ReportData) -> Breakdown | None:
-    """Return the breakdown of the held-out cases, else the validation set; None without answers."""
+    """Return the breakdown of the unseen cases, else the validation set; None without answers."""
     for cases, answers in (
-        ("held-out cases", data.answers.unseen),
+        (UNSEEN, data.answers.unseen),
         ("validation set", data.answers.seen),
     ):
         if sides := _sides(answers, data.winner):

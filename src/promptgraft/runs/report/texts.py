@@ -22,6 +22,9 @@ from promptgraft.search.scores import Score
 from promptgraft.targets.part_kinds import NAME
 from promptgraft.targets.types import RolloutRecord
 
+UNSEEN, VALIDATION = "unseen cases", "validation cases"
+"""What pages call the sets of cases."""
+
 _IN_WORDS = {
     SectionVisibility.FULL: "is shown now",
     SectionVisibility.SUMMARY: "is shown as its summary",
@@ -262,7 +265,7 @@ def transcripts_of(
 
 def case_views(data: ReportData, case: str) -> list[tuple[str, CaseView]]:
     """Return the answers of baseline and winner to a case, each with the name of its set."""
-    sets = (("held out", data.answers.unseen), ("validation", data.answers.seen))
+    sets = ((UNSEEN, data.answers.unseen), (VALIDATION, data.answers.seen))
     views = [(name, _case(data, answers, case)) for name, answers in sets]
     return [(name, view) for name, view in views if view is not None]
 

@@ -337,7 +337,8 @@ def _final_status(end: _End, changes: JobChanges, status: Status) -> Status:
         return status
     if result.found_better and not result.persisted and not end.unstored:
         stores = changes.store and not changes.dry_run
-        why = f"the winner is {result.verdict}" if stores else "the job stores nothing"
+        anyway = f"the winner is {result.verdict}; with `keep_anyway` it is stored anyway"
+        why = anyway if stores else "the job stores nothing"
         status = attrs.evolve(status, unstored=why)
     gain = result.held_out.gain if result.held_out else None
     return attrs.evolve(

@@ -27,7 +27,7 @@ from promptgraft.runs.report.page import LABELS, Links, comparison, difference, 
 from promptgraft.runs.report.page import asset as report_asset
 from promptgraft.runs.report.tables import scores_on
 from promptgraft.runs.report.texts import case_views, changes_between
-from promptgraft.search.place import DOING
+from promptgraft.search.place import DOING, Place
 from promptgraft.service.jobs import Job, JobConflictError, JobFilter, JobNotFoundError, JobState
 from promptgraft.service.jobs.approvals import ApprovalNeededError
 from promptgraft.service.jobs.interface import LARGEST_PAGE
@@ -118,6 +118,7 @@ _DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}")
 _JOB = re.compile(r"\bjob (([0-9a-f]{8})[0-9a-f]{24})\b")
 _HEADING = re.compile(r'<section id="([\w-]+)"[^>]*>\s*<h2[^>]*>(.*?)</h2>')
 _CODE = re.compile("`([^`]+)`")
+_PLACE = re.compile("at `([^`]+)` of the run")
 _SECONDS_A_DAY = 86_400
 _MOST_DAYS = 36_500
 _NUMBERS = frozenset({"budget", "max_tokens", "max_iterations", "patience", "seed", "priority"})
@@ -152,8 +153,14 @@ def _labelled(fault: str) -> str:
 
 
 def _coded(message: str) -> Markup:
-    """Return a message with its names in backticks as code."""
+    """Return a message with its names in backticks as code, and its place in the run in words."""
+    message = _PLACE.sub(_in_words, message)
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(visible(message)))))  # noqa: S704
+
+
+def _in_words(match: re.Match[str]) -> str:
+    place = Place.of_rollout(match[1])
+    return f"while {DOING[place.phase]}" if place else match[0]
 
 
 def _elapsed(job: Job) -> str:

@@ -114,7 +114,7 @@ _STATES: Mapping[JobState, tuple[str, str]] = {
 
 
 _NEXT_STEPS: Mapping[JobState, str] = {
-    JobState.PAUSED: "If a limit stopped it, raise that below; then resume it.",
+    JobState.PAUSED: "Remove the cause, or raise the limit that stopped it below; then resume it.",
     JobState.FAILED: "Mend the cause, and fork it below, or submit a new job.",
     JobState.CANCELLED: "To go on from the answers that it has, fork it below.",
 }
