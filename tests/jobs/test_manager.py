@@ -391,7 +391,7 @@ def test_a_fork_begins_anew_once_a_metric_was_mended(database: Database, tmp_pat
     work_off(manager)  # here: whatever runs later has a process with the metric as it is then
     paused = manager.get(job.id)
     assert (paused.state, today(manager)) == (JobState.PAUSED, float(paused.status.cost or 0))
-    score.write_text("def m(case, answer):\n    return float(case.expected == answer)\n")
+    score.write_text("def m(case, answer):\n    return float(case.expected == answer.text)\n")
     manager.change(job.id, {"max_cost": "1"})
     manager.resume(job.id)
     Worker(manager).run(until_idle=True)
