@@ -21,6 +21,7 @@ from promptgraft.adapters.base import ModelCalled, ToolInvoked, Usage
 from promptgraft.agents.python import PythonAgent
 from promptgraft.errors import (
     AgentFaultError,
+    BudgetExhaustedError,
     CallerError,
     ConfigError,
     DeadlineExceededError,
@@ -341,3 +342,11 @@ def test_a_function_sees_the_input_as_data_and_as_text() -> None:
         'Where? {"passages":["A."],"question":"Where?"} Be brief.'
     )
     assert asked(lambda query, call: f"{call.input == query} {call.texts}").text.startswith("True")
+
+
+def test_a_limit_that_an_agent_meets_itself_is_not_its_timeout() -> None:
+    async def spends(query: str) -> str:
+        raise BudgetExhaustedError("all spent")
+
+    with pytest.raises(BudgetExhaustedError, match="all spent"):
+        PythonAgent(function=spends, timeout=5.0).ask("?", AgentCall(texts={}))

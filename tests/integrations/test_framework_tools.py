@@ -14,7 +14,8 @@ from integrations.test_sdk_replies import like, returned
 from promptgraft import Case, ScriptedAdapter, Session, Texts, optimize
 from promptgraft.adapters.base import ToolInvoked
 from promptgraft.agents import CommandAgent
-from promptgraft.evals.histories import tools_of_history
+from promptgraft.errors import AgentFaultError, CallerError
+from promptgraft.evals.histories import is_history, since_last_question, tools_of_history
 from promptgraft.evals.types import Turn
 from promptgraft.ground.serde import Json, canonical_json
 from promptgraft.targets.formatting import default_trace_formatter
@@ -419,3 +420,41 @@ def test_an_agent_may_answer_with_its_whole_history(
     asked(agent, Case(id="a", input="", turns=turns), session=session)
     # Those of the first turn stand in the history of the second one, too.
     assert [use.params for use in session.select_all(ToolInvoked)] == [{"order": 7}, {"order": 8}]
+
+
+def test_a_server_may_number_the_calls_of_each_reply_anew() -> None:
+    history = [*openai(7, "call_0", "lost"), *openai(8, "call_0", "paid")]
+    uses = [(use.arguments["order"], use.result) for use in tools_of_history(history)]
+    assert uses == [(7, "lost"), (8, "paid")]
+
+
+@pytest.mark.parametrize(
+    "message", [{"role": ["a"], "content": ""}, {"role": "user", "type": {"a": 1}, "content": ""}]
+)
+def test_marks_of_messages_may_be_anything(message: Json) -> None:
+    assert tools_of_history([message]) == ()
+    assert since_last_question([message, 1]) in ([message, 1], [1])
+    assert is_history([message]) == (message["role"] == "user")  # type: ignore[index,call-overload]
+
+
+def test_objects_that_refer_to_each_other_are_read_once() -> None:
+    shown: list[object] = []
+
+    def spelled(item: object) -> str:
+        shown.append(item)
+        return "item"
+
+    item = like("some", "Item", __str__=spelled)
+    item.first = item.second = item.third = item
+    reply = like("autogen.agentchat.chat", "ChatResult", summary="yes", chat_history=[item])
+    assert returned(reply).text == "yes"
+    assert len(shown) == 1
+
+
+def test_a_reply_that_cannot_be_read_is_told() -> None:
+    broken = property(lambda _: 1 / 0)
+    reply = like("smolagents.agents", "RunResult", output="yes", steps=broken)
+    with pytest.raises(CallerError, match="returned a RunResult that cannot be read, which raised"):
+        returned(reply)
+    with pytest.raises(AgentFaultError, match="it raised ZeroDivisionError"):
+        asked(lambda query, call: reply)

@@ -307,6 +307,7 @@ def test_columns_are_shown_whose_use_is_said() -> None:
     ("text", "sent"),
     [
         ("Sort {mail}.", "Sort MAIL."),
+        ("Sort {mail} as {{team}}.", "Sort MAIL as {team}."),
         ('Sort {mail} as {{"team": ...}}.', 'Sort MAIL as {"team": ...}.'),
         ("Sort {{ mail }} for $5.", "Sort MAIL for $5."),
         ("Sort $mail as {mail}.", "Sort MAIL as {mail}."),

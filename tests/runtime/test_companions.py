@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from promptgraft import Case, Texts, evaluate
-from promptgraft.errors import DeadlineExceededError, RunCancelledError
+from promptgraft.errors import BudgetExhaustedError, DeadlineExceededError, RunCancelledError
 from promptgraft.evals import metrics
 from promptgraft.evals.types import Answer
 from promptgraft.runtime import Cancellation, Deadline, companions
@@ -134,3 +134,38 @@ def test_a_metric_may_have_a_time_limit() -> None:
     [first, second] = [attempt.outcome for attempt in judged.attempts]
     assert first.score == 1.0
     assert second.error == "judge: no verdict within 0.05 s, its `timeout`"
+
+
+def test_an_interrupted_call_does_not_hold_up_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    hang = threading.Event()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def calls() -> int:
+        with monkeypatch.context() as patch:
+            patch.setattr(companions, "_wait", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                interruptible(hang.wait, "x", Deadline.after(30))
+        return interruptible(lambda: 7, "x", Deadline.after(1))
+
+    assert in_pool(calls) == 7
+    hang.set()
+
+
+def test_after_the_end_no_call_is_begun() -> None:
+    begun, cancellation = threading.Event(), Cancellation()
+    cancellation.set("enough")
+    with pytest.raises(RunCancelledError):
+        in_pool(lambda: interruptible(begun.set, "x", Deadline(cancellation=cancellation)))
+    assert not begun.wait(0.1)
+
+
+@pytest.mark.parametrize("timeout", [None, 5.0])
+def test_a_limit_that_a_metric_meets_itself_is_not_its_timeout(timeout: float | None) -> None:
+    def judge(case: Case, answer: Answer) -> float:
+        raise BudgetExhaustedError("all spent")
+
+    metric = metrics.python(function=judge, timeout=timeout)
+    with pytest.raises(BudgetExhaustedError, match="all spent"):
+        metric.judge(Case(id="a", input="?"), Answer(text=""))

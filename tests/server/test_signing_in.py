@@ -112,6 +112,7 @@ def test_a_wrong_token_is_told_so_and_slowed_down(manager: JobManager, tmp_path:
         "",
         "/a\nb",
         "/\t/e.com",
+        "//[",
     ],
 )
 def test_no_page_of_another_site_follows(client: Client, ana: str, wanted: str) -> None:

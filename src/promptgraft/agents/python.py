@@ -23,6 +23,7 @@ from promptgraft.evals.histories import tools_in
 from promptgraft.ground.functions import code_digest, function_name, place_of, signature_of
 from promptgraft.ground.serde import shown, unstructure
 from promptgraft.ground.strict.checks import FLAG, SECONDS, STRING
+from promptgraft.ground.text import raised
 from promptgraft.prompt.sdk_replies import answer_in
 from promptgraft.runtime.deadline import sooner
 from promptgraft.runtime.event_loop import CancelledElsewhereError, awaited
@@ -104,7 +105,8 @@ class PythonAgent:
         try:
             value = awaited(self._called(query, call), deadline=deadline)
         except errors.LimitReachedError:
-            if deadline is call.deadline or (call.deadline and call.deadline.expired):
+            is_own = deadline is not call.deadline and deadline is not None and deadline.expired
+            if not is_own or (call.deadline and call.deadline.expired):
                 raise
             raise too_late(self.name, self.timeout) from None
         except errors.PromptEvaluationError:
@@ -134,6 +136,12 @@ def _as_answer(value: object, turn: int) -> AgentAnswer:
     except errors.DataFormatError as error:
         where = "" if str(error).startswith("$: ") else f": {error}"
         raise errors.AgentFaultError(f"{fault}{where}") from None
+    except errors.user_errors() as error:  # properties and methods of a reply are called
+        if isinstance(error, errors.PromptgraftError):
+            raise
+        raise errors.AgentFaultError(
+            f"{fault}: it raised {' '.join(raised(error).split())}"
+        ) from error
 
 
 def as_agent(agent: Agent | Callable[..., Any]) -> Agent:

@@ -16,6 +16,8 @@ from promptgraft.prompt.sdk_replies import answer_in, history_in
 from promptgraft.runtime.session import SessionProtocol
 
 _Fields: TypeAlias = dict[str, Json]
+_Read: TypeAlias = dict[tuple[int, int], tuple[object, Json]]
+"""Values by their identity and depth, which keeps them alive, and what they are as JSON."""
 
 _MOST_DEEP = 12
 _WRAPPERS = (
@@ -42,7 +44,7 @@ _TOOL_TYPE = "tool-"
 
 def tools_in(reply: object, turn: int = 0) -> tuple[ToolUse, ...]:
     """Return the calls of tools in the reply of an agent framework to a turn of a conversation."""
-    history = _data(history_in(reply))
+    history = _data(history_in(reply), _MOST_DEEP, {})
     return tools_of_history(
         since_last_question(history) if turn and isinstance(history, list) else history
     )
@@ -62,7 +64,7 @@ def is_history(values: list[Json]) -> bool:
     """Return whether values are messages or results of tools, and not calls alone."""
     return any(
         isinstance(value, dict)
-        and (value.get("role") in _ROLES or _is_result(value) or _is_langchain(value))
+        and (str(value.get("role")) in _ROLES or _is_result(value) or _is_langchain(value))
         for value in values
     )
 
@@ -85,7 +87,8 @@ def tools_of_history(history: Json) -> tuple[ToolUse, ...]:
         use, id_given = _use(part), _id_of(part)
         number = numbers.get(id_given)
         if use is not None:
-            if number is None:
+            # Some servers number the calls of each reply anew.
+            if number is None or not _is_same(uses[number], use):
                 numbers[id_given or f"#{len(uses)}"] = len(uses)
                 uses.append(use)
             elif not uses[number].arguments:  # a part of a stream that has none yet
@@ -97,17 +100,30 @@ def tools_of_history(history: Json) -> tuple[ToolUse, ...]:
     return tuple(uses)
 
 
-def _data(value: object, depth: int = _MOST_DEEP) -> Json:
+def _is_same(before: ToolUse, use: ToolUse) -> bool:
+    """Return whether two calls with one id are one call, of which a part may have come first."""
+    is_part = not before.arguments or not use.arguments
+    return before.name == use.name and (is_part or before.arguments == use.arguments)
+
+
+def _data(value: object, depth: int, read: _Read) -> Json:
     """Return a value as JSON; what has no such form is a text."""
+    place = id(value), depth
+    if place not in read:  # objects may refer to each other in any number of ways
+        read[place] = value, _data_of(value, depth, read)
+    return read[place][1]
+
+
+def _data_of(value: object, depth: int, read: _Read) -> Json:
     try:
         return unstructure(value)
     except DataFormatError:
         pass
     if depth and isinstance(value, (list, tuple)):
-        return [_data(item, depth - 1) for item in value]
+        return [_data(item, depth - 1, read) for item in value]
     fields = value if isinstance(value, Mapping) else getattr(value, "__dict__", None)
     if depth and fields and not isinstance(value, type):
-        return {str(name): _data(item, depth - 1) for name, item in fields.items()}
+        return {str(name): _data(item, depth - 1, read) for name, item in fields.items()}
     return str(value)
 
 
@@ -157,7 +173,7 @@ def _use(part: _Fields) -> ToolUse | None:
 
 
 def _is_langchain(value: _Fields) -> bool:
-    return "content" in value and value.get("type") in {"human", "ai", "system"}
+    return "content" in value and str(value.get("type")) in {"human", "ai", "system"}
 
 
 def _is_result(part: _Fields) -> bool:

@@ -363,7 +363,7 @@ def _prompt_of(texts: Mapping[str, str], splits: Splits, labels: Sequence[str]) 
     """Return a prompt that consists of texts, followed by the inputs that they do not name."""
     _check_texts(texts)
     syntax = _syntax_of(texts, splits)
-    used = {name for text in texts.values() for name in marker_names(text, syntax)}
+    used = {name for text in texts.values() for name in _names_in(text, syntax)}
     names = _names_of_values(splits, used)
     for name in sorted(used - {*names}):
         as_text = spelled_as_text(name, syntax)
@@ -421,6 +421,13 @@ def _syntax_of(texts: Mapping[str, str], splits: Splits) -> BodySyntax:
                     compile_source(text, syntax, where="prompt")
                 return syntax
     return _SYNTAXES[0]
+
+
+def _names_in(text: str, syntax: BodySyntax) -> frozenset[str]:
+    """Return the names that a text spells as placeholders."""
+    if syntax is BodySyntax.FORMAT:  # in which doubled braces are characters
+        text = text.replace("{{", "").replace("}}", "")
+    return marker_names(text, syntax)
 
 
 def _templates(texts: Mapping[str, str], syntax: BodySyntax) -> Mapping[str, str]:

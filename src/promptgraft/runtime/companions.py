@@ -86,14 +86,18 @@ def interruptible(call: Callable[[], T], what: str, deadline: Deadline | None) -
         with doing(what):
             return call()
 
+    ends.check()
     companion = _own.companion
     if companion is None or companion.process != os.getpid():
         companion = _own.companion = _Companion()
     context = contextvars.copy_context()
     future = companion.begin(lambda: context.run(noted))
-    _wait(future, what, ends)
+    try:
+        _wait(future, what, ends)
+    finally:
+        if not future.done():
+            _own.companion = None  # it hangs, or Ctrl-C has ended the wait
     if not future.done():
-        _own.companion = None  # it hangs
         ends.check()
     return cast("T", future.result())
 

@@ -48,6 +48,18 @@ def answer_of(
     return response_with(value, where, session)
 
 
+def _answer(reply: Any, where: str, session: SessionProtocol) -> Any:
+    try:
+        return answer_noting_tools(reply, session)
+    except errors.PromptgraftError:
+        raise
+    except errors.user_errors() as error:  # properties and methods of the reply are called
+        kind, why = type(reply).__name__, " ".join(raised(error).split())
+        raise errors.CallerError(
+            f"{where} returned a {kind} that cannot be read, which raised {why}; return its text"
+        ) from error
+
+
 def response_with(value: Any, where: str, session: SessionProtocol) -> PromptResponse[Any]:
     """Return the result of a function as a response; the session is told of calls of tools in it.
 
@@ -57,7 +69,7 @@ def response_with(value: Any, where: str, session: SessionProtocol) -> PromptRes
     if isinstance(value, PromptResponse):
         return value
     if type(value) is not str:
-        value = answer_noting_tools(value, session)
+        value = _answer(value, where, session)
     if isinstance(value, str):
         # A string of a class of its own, such as an option of an Enum, is an object too.
         output = None if type(value) is str else value

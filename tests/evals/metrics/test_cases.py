@@ -7,11 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from email.message import Message
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 
@@ -860,3 +860,22 @@ def test_an_exception_without_a_message_is_only_its_type() -> None:
 
     with pytest.raises(FeedbackError, match=r": KeyError \("):
         verdict_on(metrics.python(function=broken), case(), Answer(text="x"))
+
+
+@pytest.mark.parametrize("metric", [metrics.exact(), metrics.contains()])
+@pytest.mark.parametrize(
+    ("expected", "output", "score"),
+    [
+        ("1.50", Decimal("1.5"), 1),
+        (1.5, Decimal("1.50"), 1),
+        ("1.51", Decimal("1.5"), 0),
+        ("09:30", time(9, 30), 1),
+        ("09:31", time(9, 30), 0),
+    ],
+)
+def test_decimal_numbers_and_times_may_be_spelled_in_several_ways(
+    metric: Metric, expected: Json, output: Any, score: float
+) -> None:
+    answer = Answer(text=str(output), output=output)
+    [verdict] = judge_case([metric], case(expected), answer)
+    assert verdict.score == score

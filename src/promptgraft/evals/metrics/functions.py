@@ -128,7 +128,13 @@ class Python(BaseMetric):
             with doing(where):
                 outcome = awaited(scored, deadline=ends)
         except LimitReachedError:
-            if ends is deadline or (deadline and deadline.expired):
+            # The function may have met a limit of its own, such as that of a run that it begins.
+            if (
+                ends is None
+                or ends is deadline
+                or not ends.expired
+                or (deadline and deadline.expired)
+            ):
                 raise
             return self.unscored(f"no verdict within {self.timeout:g} s, its `timeout`")
         if isinstance(outcome, Verdict):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from datetime import time
+from decimal import Decimal
 from typing import TypeAlias
 from unicodedata import normalize
 
@@ -19,6 +21,7 @@ from promptgraft.ground.strict.checks import FLAG
 from promptgraft.ground.text import clip
 from promptgraft.prompt.answers import read_output
 
+_SAID = (bool, int, float, Decimal, time)
 PathStep: TypeAlias = "str | int | None"
 """A key, an index, or None for all items of a list."""
 Path: TypeAlias = "tuple[PathStep, ...]"
@@ -206,10 +209,10 @@ def as_text(value: Json) -> str:
 
 
 def says(text: str, output: object) -> bool:
-    """Return whether a text says the number or truth value that is the output of the prompt."""
+    """Return whether a text says the number, time or truth value that is a prompt's output."""
     kind = type(output)
     try:
-        return kind in (bool, int, float) and read_output(kind, text).output == output
+        return kind in _SAID and read_output(kind, text).output == output
     except OutputError:
         return False
 

@@ -7,7 +7,6 @@ carried out before the user sends it again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 from markupsafe import escape
 
@@ -63,6 +62,5 @@ def shown_fields(fields: Mapping[str, str], labels: Mapping[str, str]) -> dict[s
 
 def inside(path: str) -> str:
     """Return a path below that of the application; the list of jobs for anything else."""
-    parts = urlsplit(path)
     is_path = path.startswith("/") and not path.startswith("//") and path.isprintable()
-    return path if is_path and not parts.netloc and "\\" not in path else "/"
+    return path if is_path and "\\" not in path else "/"
