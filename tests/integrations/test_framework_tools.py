@@ -15,10 +15,11 @@ from promptgraft import Case, ScriptedAdapter, Session, Texts, optimize
 from promptgraft.adapters.base import ToolInvoked
 from promptgraft.agents import CommandAgent
 from promptgraft.errors import AgentFaultError, CallerError
-from promptgraft.evals.histories import is_history, since_last_question, tools_of_history
+from promptgraft.evals.histories import is_history, since_last_question, tools_in, tools_of_history
 from promptgraft.evals.types import Turn
 from promptgraft.ground.serde import Json, canonical_json
 from promptgraft.targets.formatting import default_trace_formatter
+from promptgraft.targets.functions import response_with
 
 
 def of_langgraph() -> Any:
@@ -458,3 +459,59 @@ def test_a_reply_that_cannot_be_read_is_told() -> None:
         returned(reply)
     with pytest.raises(AgentFaultError, match="it raised ZeroDivisionError"):
         asked(lambda query, call: reply)
+
+
+@pytest.mark.parametrize(
+    ("history", "uses"),
+    [
+        # A stream names a call before its arguments.
+        (
+            [
+                {"id": "a", "name": "look", "arguments": ""},
+                {"id": "a", "name": "look", "arguments": {"order": 7}},
+            ],
+            [("look", {"order": 7}, None)],
+        ),
+        # Results without ids, in another order than the calls.
+        (
+            [
+                {"name": "look", "arguments": {}},
+                {"name": "pay", "arguments": {}},
+                {"role": "tool", "tool_name": "pay", "content": "paid"},
+                {"role": "tool", "tool_name": "look", "content": "lost"},
+            ],
+            [("look", {}, "lost"), ("pay", {}, "paid")],
+        ),
+        (
+            [{"name": "look", "arguments": {"args": [7], "kwargs": {"now": True}}}],
+            [("look", {"args": [7], "kwargs": {"now": True}}, None)],
+        ),
+        (
+            [
+                {"name": "look", "arguments": {}, "id": "a"},
+                {"tool_call_id": "a", "output": {"type": "json", "value": {"state": "lost"}}},
+            ],
+            [("look", {}, {"state": "lost"})],
+        ),
+    ],
+)
+def test_calls_in_rarer_forms(history: Json, uses: object) -> None:
+    read = [(use.name, dict(use.arguments), use.result) for use in tools_of_history(history)]
+    assert read == uses
+
+
+def test_the_first_turn_has_the_calls_before_a_question_too() -> None:
+    history = [*openai(7, "a", "lost"), *openai(8, "b", "paid")]
+    reply = like("autogen.agentchat.chat", "ChatResult", summary="yes", chat_history=history)
+    assert [len(tools_in(reply, turn)) for turn in (0, 1)] == [2, 1]
+
+
+def test_calls_that_a_session_was_told_of_are_not_told_again() -> None:
+    session = session_of(of_told())
+    response_with(of_told(), "f", session)
+    assert len([*session.select_all(ToolInvoked)]) == 1
+
+
+def of_told() -> Any:
+    history = openai(7, "a", "lost")
+    return like("autogen.agentchat.chat", "ChatResult", summary="yes", chat_history=history)

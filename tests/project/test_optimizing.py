@@ -488,3 +488,22 @@ def test_a_run_with_another_model_never_loads_the_embedded_one() -> None:
     command = [sys.executable, "-c", WITH_ANOTHER_MODEL]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ended.stdout == "[]\n"
+
+
+def test_a_winner_doubles_the_braces_of_its_text_as_f_strings_do() -> None:
+    teams = dict(MAILS)
+
+    def model(question: str) -> str:
+        mail = next(mail for mail in teams if mail in question)
+        return teams[mail] if '{"by": "team"}' in question else "none"
+
+    result = pg.optimize(
+        "Sort {mail} as {{team}}.",
+        [{"input": {"mail": mail}, "expected": team} for mail, team in MAILS],
+        "exact",
+        model=model,
+        reflection_model=lambda _: '```instruction\nSort {mail} as {team} {"by": "team"}.\n```',
+        rollout_budget=400,
+        keep_anyway=True,
+    )
+    assert result.text == 'Sort {mail} as {{team}} {{"by": "team"}}.'

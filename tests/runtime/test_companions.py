@@ -8,8 +8,10 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -169,3 +171,65 @@ def test_a_limit_that_a_metric_meets_itself_is_not_its_timeout(timeout: float | 
     metric = metrics.python(function=judge, timeout=timeout)
     with pytest.raises(BudgetExhaustedError, match="all spent"):
         metric.judge(Case(id="a", input="?"), Answer(text=""))
+
+
+FORKING = """
+import os
+from concurrent.futures import ThreadPoolExecutor
+from promptgraft.runtime import Deadline
+from promptgraft.runtime.companions import interruptible
+
+def call():
+    return interruptible(os.getpid, "x", Deadline.after(5))
+
+def forks():
+    call()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = int(call() != os.getpid())
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1]
+
+with ThreadPoolExecutor(1) as pool:
+    print(pool.submit(forks).result())
+"""
+
+
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    command = [sys.executable, "-c", FORKING]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert ended.stdout == "0\n"
+
+
+class Heard(Cancellation):
+    listeners = 0
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        self.listeners += 1
+        undo = super().listen(listener)
+
+        def counted() -> None:
+            self.listeners -= 1
+            undo()
+
+        return counted
+
+
+def test_nothing_of_a_call_outlives_it() -> None:
+    cancellation = Heard()
+
+    def is_gone() -> bool:
+        thing = threading.Event()
+        alive = weakref.ref(thing)
+        interruptible(partial(str, thing), "x", Deadline(cancellation=cancellation))
+        del thing
+        ends = time.monotonic() + 5
+        while alive() is not None and time.monotonic() < ends:
+            time.sleep(0.01)
+        return alive() is None
+
+    assert in_pool(is_gone)
+    assert cancellation.listeners == 0
