@@ -9,6 +9,7 @@ import pytest
 
 from promptgraft.errors import ConfigError, DeadlineExceededError, RunCancelledError
 from promptgraft.runtime import Cancellation, Deadline
+from promptgraft.runtime.deadline import sooner
 from promptgraft.testing import FakeClock
 
 
@@ -77,3 +78,10 @@ def test_a_deadline_does_not_change() -> None:
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         deadline.expires_at = 6.0  # type: ignore[misc]
     assert deadline.remaining == 5.0
+
+
+def test_of_two_deadlines_the_sooner_counts() -> None:
+    near = Deadline.after(1)
+    assert sooner(near, 60) is near
+    assert sooner(near, 0.1).expires_at < near.expires_at
+    assert sooner(None, 60).remaining <= 60

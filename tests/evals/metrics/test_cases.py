@@ -879,3 +879,10 @@ def test_decimal_numbers_and_times_may_be_spelled_in_several_ways(
     answer = Answer(text=str(output), output=output)
     [verdict] = judge_case([metric], case(expected), answer)
     assert verdict.score == score
+
+
+@pytest.mark.parametrize(("label", "score"), [("true", 1), ("yes", 0)])
+def test_of_two_labels_that_say_true_the_spelled_one_counts(label: str, score: float) -> None:
+    metric = metrics.classification(labels=("yes", "true", "no"))
+    [verdict] = judge_case([metric], case(label), Answer(text="true", output=True))
+    assert verdict.score == score
