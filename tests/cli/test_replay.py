@@ -17,6 +17,7 @@ import pytest
 from cli.console import Console
 from cli.jobs import write_jobs
 from jobs.job_world import work_off
+from promptgraft.adapters.offline import OfflineAdapter
 from promptgraft.service.jobs import JobManager
 
 Project = Callable[..., Path]
@@ -117,6 +118,19 @@ def test_a_replay_ends_in_the_same_result_without_the_project(
     assert contents(run) == before
 
 
+@pytest.mark.usefixtures("no_network")
+def test_a_run_that_has_kept_no_files_is_packed_with_all_that_its_project_imports(
+    console: Console, made: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run_of(made("agent_python")) / "sources.zip").unlink()  # as runs of earlier versions
+    for name in {*sys.modules}:
+        if name in ("agent", "judging", "triage") or name.startswith("_source_"):
+            monkeypatch.delitem(sys.modules, name)
+    assert console("export", "--run", "latest", "run.zip").code == 0
+    ended = console("replay", "run.zip")
+    assert ended.code == 0, ended.err
+
+
 def test_a_prompt_in_python_needs_its_code(console: Console, made: Project) -> None:
     folder = made("graph")
     plain = json.loads(console("replay", "--json").out)
@@ -142,9 +156,26 @@ def test_runs_by_gradients_are_replayed(console: Console, made: Project) -> None
     shutil.rmtree(folder / "runs")
     file = folder / "promptgraft.yaml"
     lines = [line for line in file.read_text("utf-8").splitlines() if "minibatch_size" not in line]
-    text = "\n".join(lines).replace("\noptimizer:", "\noptimizer:\n  algorithm: gradient")
+    text = "\n".join(lines).replace(
+        "\noptimizer:", "\noptimizer:\n  algorithm: gradient\n  max_rounds: 2"
+    )
     file.write_text(text, "utf-8")
     assert console("optimize", "--budget", "200", "--quiet").code in (0, 1)
+    events = run_of(folder) / "events.jsonl"
+    text = events.read_text("utf-8")
+    worded = re.sub(r'"stop":"[^"]+"', '"stop":"patience: worded otherwise"', text)
+    # Totals of earlier versions lacked what was paid before a kill.
+    worded = re.sub(r'"tokens":(\d+)', r'"tokens":1\1', worded)
+    assert worded.count("worded") == 1
+    events.write_text(worded, "utf-8")
+    assert console("replay").code == 0
+
+
+def test_a_replay_of_code_does_not_ask_which_version_of_the_models_answered(
+    console: Console, made: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made("graph")
+    monkeypatch.setitem(OfflineAdapter.__init__.__kwdefaults__, "identity", "offline/999")
     assert console("replay").code == 0
 
 
@@ -210,6 +241,9 @@ def test_a_run_of_an_earlier_version_is_no_other_run_for_its_words_and_keys(
     result = run_of(Path()) / "result.json"
     document = json.loads(result.read_text("utf-8"))
     document["stop"]["detail"] = document["held_out"]["why_not"] = "worded otherwise"
+    assert document["parts"]
+    for part in document["parts"]:
+        part["part"] = part["diff"] = "named otherwise"
     del document["metrics"]
     result.write_text(json.dumps(document), "utf-8")
     assert console("replay").code == 0
@@ -345,7 +379,7 @@ def test_an_export_without_inputs_has_no_judgement_of_a_case(
     text = "".join(
         line for line in file.read_text("utf-8").splitlines(True) if "minibatch_size" not in line
     )
-    text = text.replace("\noptimizer:", "\noptimizer:\n  algorithm: gradient")
+    text = text.replace("\noptimizer:", "\noptimizer:\n  algorithm: gradient\n  max_rounds: 2")
     file.write_text(f"{text}teacher: prompts/triage.md\n", "utf-8")
     rows = [json.loads(line) for line in cases.read_text("utf-8").splitlines()]
     for row in rows[::2]:

@@ -305,6 +305,9 @@ def _sources(
         try:
             project = open_project(origin.project_file(None))
             with beside(project.folder):
+                # Imports all code that a run would: only then does `sources_of` find it.
+                project.stand_in()
+                project.job(origin.name)
                 write_archive(whole, sources_of(project).files)
         except (ConfigError, DataFormatError) as error:
             return str(error), ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from itertools import zip_longest
@@ -240,7 +241,6 @@ def _run(job: OptimizationJob, copy: RunFolder, ended: RunEnded, *, replaced: bo
             name=f"the journal of run {copy.id}",
             reason=reason,
             detail=ended.stop_detail,
-            replaced=replaced,
         ) as journal,
         contextlib.closing(Recorder(copy, job.prompts, clock=SystemClock())) as recorder,
     ):
@@ -249,11 +249,14 @@ def _run(job: OptimizationJob, copy: RunFolder, ended: RunEnded, *, replaced: bo
 
 
 _WORDS = (
-    *("detail", "stop_detail", "remarks"),  # of events
+    *("detail", "stop_detail", "stop", "remarks"),  # of events; `stop` of a result is an object
     *("stop.detail", "warnings"),  # of results
-    *("held_out.why_not", "held_out.signs", "wear.line"),
+    *("held_out.why_not", "held_out.signs", "wear.line", "parts.part", "parts.diff"),
 )
-"""Sentences of events and results about what is compared itself: each version words its own."""
+"""Words of events and results for what is compared itself: each version chooses its own."""
+
+_NOT_COMPARED = (*_WORDS, "tokens", "cost")
+"""Also totals so far, which lack calls before a kill in events of earlier versions that resumed."""
 
 _FORMERLY = (
     ("verdict", "worse on held-out examples", "worse on a critical case"),
@@ -285,7 +288,7 @@ def _numbered(folder: RunFolder) -> Iterator[Json]:
                 yield {name: value for name, value in event.items() if name not in ("time", "n")}
 
 
-_ABSENT = "nothing"
+_ABSENT, _INDEX = "nothing", re.compile(r"\[\d+\]")
 
 
 def _between(place: str, there: Json, here: Json) -> Difference | None:
@@ -296,7 +299,8 @@ def _between(place: str, there: Json, here: Json) -> Difference | None:
         members = (
             _between(f"{place}.{name}", value, here.get(name))
             for name, value in there.items()
-            if f"{place}.{name}".partition(".")[2] not in _WORDS
+            if _INDEX.sub("", f"{place}.{name}").partition(".")[2] not in _NOT_COMPARED
+            or isinstance(value, dict)
         )
         return next(filter(None, members), None)
     if isinstance(there, list) and isinstance(here, list):
@@ -318,21 +322,18 @@ _BY_ANSWERS = (StopReason.BUDGET, StopReason.PERFECT, StopReason.NO_PROGRESS, St
 class ReplayJournal(FileJournal):
     """The journal of a run that has ended: it has all answers, and admits no others.
 
-    Who answered and judged may be replaced by stand-ins: that part of the fingerprint is taken
-    from the journal. A replay appends a few records of its own, so give it a copy.
+    Nobody answers or judges again, so that part of the fingerprint is taken from the journal. A
+    replay appends a few records of its own, so give it a copy.
 
     Args:
         path: the file.
         name: the file in messages.
         reason: why the run ended.
         detail: the same in words.
-        replaced: whether stand-ins take the place of models and functions.
     """
 
-    def __init__(
-        self, path: Path, *, name: str, reason: StopReason, detail: str, replaced: bool = False
-    ) -> None:
-        self._reason, self._detail, self._replaced = reason, detail, replaced
+    def __init__(self, path: Path, *, name: str, reason: StopReason, detail: str) -> None:
+        self._reason, self._detail = reason, detail
         super().__init__(path)
         self._name = name
 
@@ -346,7 +347,7 @@ class ReplayJournal(FileJournal):
     ) -> Mapping[str, Json]:
         # With or without `reuse_scores`, for a replay asks no function for a score.
         present = dict(fingerprint)
-        if self._replaced and self._fingerprint is not None:
+        if self._fingerprint is not None:
             recorded = translated(self._fingerprint)
             present |= {name: recorded[name] for name in _ANSWERING if name in recorded}
         return super().begin(present, contents=contents, reuse_scores=True, translated=translated)
