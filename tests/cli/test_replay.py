@@ -175,7 +175,9 @@ def test_a_replay_of_code_does_not_ask_which_version_of_the_models_answered(
     console: Console, made: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made("graph")
-    monkeypatch.setitem(OfflineAdapter.__init__.__kwdefaults__, "identity", "offline/999")
+    defaults = OfflineAdapter.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "identity", "offline/999")
     assert console("replay").code == 0
 
 

@@ -40,6 +40,7 @@ from promptgraft.evals.spending import Role
 from promptgraft.graphs import Graph, Node, Run
 from promptgraft.journal import Journal
 from promptgraft.prompt import Tool
+from promptgraft.runtime import EventBus
 from promptgraft.targets.judging import feedback_from
 from servers.behaviour import Answer, Asked, Call
 
@@ -150,6 +151,7 @@ def run(
     *,
     cancellation: Cancellation | None = None,
     max_cost: Decimal | None = None,
+    event_bus: EventBus | None = None,
 ) -> GepaResult:
     """Run or resume."""
     settings = config(base_url)
@@ -161,6 +163,7 @@ def run(
             executor=executor,
             journal=journal,
             cancellation=cancellation,
+            event_bus=event_bus,
         )
         return GepaOptimizer(context, attrs.evolve(settings, limits=limits)).optimize(GRAPH)
 

@@ -22,9 +22,11 @@ from promptgraft import Cancellation, GepaResult, MemoryJournal
 from promptgraft.evals.spending import Role
 from promptgraft.ground.serde import digest_text
 from promptgraft.journal import Journal
+from promptgraft.runtime import EventBus
 from promptgraft.runtime.calls import Bound
 from promptgraft.search import StopReason
 from promptgraft.search.call_log import CallLog
+from promptgraft.search.events import CandidateAdded
 from servers.behaviour import WELL, Asked, Behaviour, Break
 from servers.loopback import LoopbackServer
 from servers.openai_chat import OpenAIChat
@@ -163,15 +165,21 @@ def test_answers_inside_rollouts_that_a_stopped_run_leaves_are_used_when_it_goes
     first = stopped(server, patience, journal, calls=13)
     assert (first.stop_reason, first.total_rollouts) == (StopReason.CANCELLED, 0)
     assert requests_of(first) == 13 + WORKERS
-    result = run(server.base_url, journal)
+    resumed, replayed = list[CandidateAdded](), list[CandidateAdded]()
+    bus, bus_of_replay = EventBus(), EventBus()
+    bus.subscribe(CandidateAdded, resumed.append)
+    bus_of_replay.subscribe(CandidateAdded, replayed.append)
+    result = run(server.base_url, journal, event_bus=bus)
     assert patience.answered == whole.needed
     assert told(result)["found"] == told(whole.result)["found"]
     # Requests that were broken off are requests without tokens, as they always were.
     assert requests_of(result) == requests_of(whole.result) + WORKERS
     assert result.total_cost == whole.result.total_cost
     # Once more, for nothing but the journal.
-    again = run(server.base_url, journal)
+    again = run(server.base_url, journal, event_bus=bus_of_replay)
     assert again == result
+    # What was paid before the run was stopped counts at the same places.
+    assert replayed == resumed
     assert patience.answered == whole.needed
 
 

@@ -194,6 +194,7 @@ class RolloutBatch(Batch):
                 # The slow reader takes what the fast one cannot, or says what is wrong.
                 records[place] = record_from_json(answers.recall(key, digests[place]), key)
         spent = [paid for record in records.values() for paid in record.spent]
+        answers.count_earlier(keys)
         spent += answers.failed_calls(keys)
         for place, record in records.items():
             spent += answers.unused_calls(keys[place], record.spent)
@@ -303,6 +304,7 @@ class QuestionBatch(Batch):
         answers, key = self.answers, question.position
         if (bus := self.sources.watch.notices) is not None:
             bus.publish(QuestionAsked(position=key, question=question.prompt))
+        answers.count_earlier([key])
         spent = answers.failed_calls([key])
         answer = answers.recall(key, question.digest)
         place = len(self.replies) + len(self._missing)

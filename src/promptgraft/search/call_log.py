@@ -159,7 +159,7 @@ class CallLog:
         self._open: dict[str, AnswerCalls] = {}
         self._made: dict[str, AnswerCalls] = {}
         self._queue: list[_Entry] = []
-        self._counted: frozenset[str] = frozenset()
+        self._counted: dict[str, list[Spending]] = {}
         self._is_closed = False
         self.lock: threading.Lock = threading.Lock()
         self._writing = threading.Lock()
@@ -194,17 +194,15 @@ class CallLog:
 
         Requests whose answers were lost are charged first. Call it once, before the first answer.
         """
-        unfinished = [key for key in self._journal.with_calls if key not in self._journal]
-        spent: list[Spending] = []
-        for key in unfinished:
-            self._charge_lost(key)
-            spent += self._paid(key)
-        self._counted = frozenset(unfinished)
-        return spent
+        for key in self._journal.with_calls:
+            if key not in self._journal:
+                self._charge_lost(key)
+                self._counted[key] = self._paid(key)
+        return [*chain.from_iterable(self._counted.values())]
 
-    def was_counted(self, key: str) -> bool:
-        """Return whether :meth:`unfinished` has returned what was paid at ``key``."""
-        return key in self._counted
+    def counted(self, key: str) -> Sequence[Spending] | None:
+        """Return what :meth:`unfinished` has returned of an answer; None for nothing."""
+        return self._counted.get(key)
 
     def unused(self, key: str, spent: Sequence[Spending]) -> list[Spending]:
         """Return the kept calls of a recorded answer that it was not made with.
