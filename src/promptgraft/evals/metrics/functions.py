@@ -103,7 +103,8 @@ class Python(BaseMetric):
             lambda metric: str(getattr(metric.function, "__name__", metric.kind)), takes_self=True
         )
     )
-    timeout: float | None = attrs.field(default=None, validator=SECONDS.or_none)
+    # A limit, which a resumed run may change.
+    timeout: float | None = attrs.field(default=None, validator=SECONDS.or_none, repr=False)
 
     @property
     def wording(self) -> tuple[str, ...]:
