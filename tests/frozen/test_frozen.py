@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from frozen import earlier_graphs
 from frozen.combinations import COMBINATIONS
 from frozen.describe import FRONTIER_TYPES, KINDS, PRESETS, REJECTION_REASONS, STOP_REASONS
 from frozen.earlier_runs import JOURNALS, SETTINGS, run_of
@@ -18,6 +19,8 @@ from frozen.freeze import DATA, differences, frozen, made
 from optimizers.worlds import NOTES, RULES
 from promptgraft.algorithms.gepa import GepaConfig, History, Strategy, ToolExampleTarget
 from promptgraft.errors import JournalMismatchError
+from promptgraft.evals.aggregate import metrics_identity
+from promptgraft.evals.metrics import load_metrics
 from promptgraft.journal import FileJournal
 
 Data = dict[str, Any]
@@ -238,6 +241,21 @@ def test_a_run_of_an_earlier_version_is_continued_without_a_call(name: str, tmp_
 
 
 @pytest.mark.filterwarnings("ignore:there are only")
+def test_a_gradient_search_whose_questions_showed_less_is_continued_without_a_call(
+    tmp_path: Path,
+) -> None:
+    # Written before texts beside those of a graph had the names of their nodes.
+    file = tmp_path / "journal.jsonl"
+    shutil.copy(JOURNALS / "trace.jsonl", file)
+    task, reflection = earlier_graphs.adapters()
+    with FileJournal(file) as journal:
+        result = earlier_graphs.run(journal, task, reflection)
+    assert len(result.candidates) > 1
+    assert task.calls == reflection.calls == 0
+    assert file.read_bytes() == (JOURNALS / "trace.jsonl").read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore:there are only")
 @pytest.mark.parametrize("name", DIVIDED)
 def test_a_run_that_divided_failures_is_refused_by_name(name: str, tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
@@ -333,3 +351,17 @@ def test_a_run_with_other_additions_is_refused_by_their_names(tmp_path: Path) ->
     strategy = Strategy(preset="paper", published_question=False)
     with FileJournal(file) as journal, pytest.raises(JournalMismatchError, match="`additions` is"):
         run_of(journal, strategy=strategy, additions=["blame"]).start()
+
+
+METRICS = Path(__file__).with_name("metrics.jsonl").read_text("utf-8").splitlines()
+
+
+@pytest.mark.parametrize(
+    "line", METRICS, ids=lambda line: str(json.loads(line)["settings"]["kind"])
+)
+def test_a_metric_is_no_other_one_for_an_option_that_came_later(line: str, tmp_path: Path) -> None:
+    # Written by an earlier version. Give a new option `repr=False`, and name what decides scores.
+    kept = json.loads(line)
+    file = tmp_path / "metrics.json"
+    file.write_text(json.dumps({"metrics": [kept["settings"]]}), "utf-8")
+    assert metrics_identity(load_metrics(file), code=False) == kept["identity"]

@@ -109,12 +109,6 @@ class Answers:
         """Return the calls of a new answer that this process has paid for."""
         return spent if self.calls is None else self.calls.finish(key, spent)
 
-    def count_earlier(self, keys: Sequence[str]) -> None:
-        """Count in a part what was paid for unfinished answers; the whole run counted it at once."""
-        if self.calls is not None:
-            counted_by_key = map(self.calls.counted, keys)
-            self.ledger.count_in_part(chain.from_iterable(filter(None, counted_by_key)))
-
     def failed_calls(self, keys: Sequence[str]) -> list[Spending]:
         """Return the calls that failed before these answers arrived."""
         # There are hardly ever any, and a replay checks this for every batch.
@@ -123,7 +117,7 @@ class Answers:
         return [
             spent
             for key in keys
-            if self.calls is None or self.calls.counted(key) is None
+            if self.calls is None or not self.calls.was_counted(key)
             for attempt in attempts_of(self.journal, key)
             for spent in attempt
         ]

@@ -100,6 +100,7 @@ class Question(Ask[Reply]):
         prompt: the question, with its parameters bound.
         digest: SHA-256 of what the question is about; a recorded answer to another question is
             refused.
+        former: the digest that earlier versions recorded; None if it is the same.
         role: the purpose under which the ledger counts it.
         records: the rollouts in it; images of those with the lowest scores are shown first.
     """
@@ -107,6 +108,7 @@ class Question(Ask[Reply]):
     position: str
     prompt: Prompt[object]
     digest: HexDigest
+    former: HexDigest | None = None
     role: Role = Role.REFLECTION
     records: Sequence[RolloutRecord] = ()
 

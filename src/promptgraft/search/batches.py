@@ -16,6 +16,7 @@ from promptgraft.evals import spending
 from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import HexDigest, Json, digest_all, digest_text, shown
 from promptgraft.ground.text import clip, joined
+from promptgraft.journal.base import Journal
 from promptgraft.journal.records import Record
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.session import Session, Watch
@@ -194,7 +195,8 @@ class RolloutBatch(Batch):
                 # The slow reader takes what the fast one cannot, or says what is wrong.
                 records[place] = record_from_json(answers.recall(key, digests[place]), key)
         spent = [paid for record in records.values() for paid in record.spent]
-        answers.count_earlier(keys)
+        if answers.calls is not None and ledger.whole is not None:
+            ledger.count([*answers.calls.counted(keys)], in_whole=True)
         spent += answers.failed_calls(keys)
         for place, record in records.items():
             spent += answers.unused_calls(keys[place], record.spent)
@@ -278,6 +280,14 @@ def _record_of(outcome: Callable[[], object], example_id: str) -> RolloutRecord:
     return record
 
 
+def _as_recorded(question: Question, journal: Journal) -> Question:
+    """Return a question with the digest that the journal has, if an earlier version asked."""
+    record, former = journal.record(question.position), question.former
+    if record is None or former is None or record.digest != former:
+        return question
+    return attrs.evolve(question, digest=former)
+
+
 @attrs.define(eq=False, kw_only=True)
 class QuestionBatch(Batch):
     """Questions; those with a recorded reply are not asked again.
@@ -302,9 +312,12 @@ class QuestionBatch(Batch):
     def add(self, question: Question) -> None:
         """Add a question, with its recorded reply if there is one; before any call is made."""
         answers, key = self.answers, question.position
+        if question.former is not None:
+            question = _as_recorded(question, answers.journal)
         if (bus := self.sources.watch.notices) is not None:
             bus.publish(QuestionAsked(position=key, question=question.prompt))
-        answers.count_earlier([key])
+        if answers.calls is not None and answers.ledger.whole is not None:
+            answers.ledger.count([*answers.calls.counted([key])], in_whole=True)
         spent = answers.failed_calls([key])
         answer = answers.recall(key, question.digest)
         place = len(self.replies) + len(self._missing)

@@ -200,9 +200,13 @@ class CallLog:
                 self._counted[key] = self._paid(key)
         return [*chain.from_iterable(self._counted.values())]
 
-    def counted(self, key: str) -> Sequence[Spending] | None:
-        """Return what :meth:`unfinished` has returned of an answer; None for nothing."""
-        return self._counted.get(key)
+    def was_counted(self, key: str) -> bool:
+        """Return whether :meth:`unfinished` has returned what was paid at ``key``."""
+        return key in self._counted
+
+    def counted(self, keys: Iterable[str]) -> Iterable[Spending]:
+        """Return what :meth:`unfinished` has returned of these answers."""
+        return chain.from_iterable(self._counted.get(key, ()) for key in keys)
 
     def unused(self, key: str, spent: Sequence[Spending]) -> list[Spending]:
         """Return the kept calls of a recorded answer that it was not made with.

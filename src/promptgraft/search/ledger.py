@@ -155,6 +155,7 @@ class Ledger:
         unscored: int = 0,
         reflections: int = 0,
         recorded: bool = False,
+        in_whole: bool = False,
     ) -> None:
         """Add answers, and the calls that were made for them.
 
@@ -164,25 +165,11 @@ class Ledger:
             unscored: those of them without a score.
             reflections: reflections among the answers.
             recorded: whether an earlier process made the calls, so that they are charged now.
+            in_whole: whether the whole has counted the calls already.
         """
         self.rollouts += rollouts
         self.unscored += unscored
         self.reflections += reflections
-        self._add(spent)
-        if self.whole is not None:
-            # Without `recorded`: both ledgers share one budget, which is charged below.
-            self.whole.count(spent, rollouts=rollouts, unscored=unscored, reflections=reflections)
-        # Not passed on to the whole, which has the same budget and would pay again.
-        if recorded and spent:
-            cost = sum((spending.cost for spending in spent if spending.cost), ZERO)
-            self.budget.pay(Charge(cost=cost, tokens=sum(spending.tokens for spending in spent)))
-
-    def count_in_part(self, spent: Iterable[Spending]) -> None:
-        """Add calls to a part that the whole has counted already; the whole itself adds nothing."""
-        if self.whole is not None:
-            self._add(spent)
-
-    def _add(self, spent: Iterable[Spending]) -> None:
         for spending in spent:
             total = self.sums[spending.role, spending.model]
             total.calls += spending.calls
@@ -196,6 +183,13 @@ class Ledger:
                 total.unpriced += spending.calls
             elif spending.cost:
                 total.cost += spending.cost
+        if self.whole is not None and not in_whole:
+            # Without `recorded`: both ledgers share one budget, which is charged below.
+            self.whole.count(spent, rollouts=rollouts, unscored=unscored, reflections=reflections)
+        # Not passed on to the whole, which has the same budget and would pay again.
+        if recorded and spent:
+            cost = sum((spending.cost for spending in spent if spending.cost), ZERO)
+            self.budget.pay(Charge(cost=cost, tokens=sum(spending.tokens for spending in spent)))
 
     def take(self, part: Ledger) -> None:
         """Add the counts of another part of the same whole, which has counted them already."""

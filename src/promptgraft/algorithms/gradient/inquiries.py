@@ -184,6 +184,7 @@ class Inquiry(Generic[T]):
         role: its purpose.
         read: converts a reply, or raises InvalidProposalError.
         digested: the parameters as journals have digested them; None for those that are shown.
+        former: the parameters as journals of earlier versions have digested them.
     """
 
     positions: tuple[str, str]
@@ -192,6 +193,7 @@ class Inquiry(Generic[T]):
     role: Role
     read: Callable[[Reply], T]
     digested: Params | None = None
+    former: Params | None = None
 
     def question(self, attempt: int, questions: Questions, refused: Refusal | None) -> Question:
         refusal: dict[str, str] = {}
@@ -199,10 +201,14 @@ class Inquiry(Generic[T]):
             refusal["problem"] = in_one_line(refused.error.detail, MAX_PROBLEM_CHARS)
             clipped = clip(refused.text, _MAX_PREVIOUS_CHARS)
             refusal["previous"] = fenced(clipped) if refused.text else ""
+        former = None
+        if self.former is not None:
+            former = digest([self.key, attrs.evolve(self.former, **refusal)])
         return Question(
             position=self.positions[attempt],
             prompt=questions[self.key].bind(attrs.evolve(self.params, **refusal)),
             digest=digest([self.key, attrs.evolve(self.digested or self.params, **refusal)]),
+            former=former,
             role=self.role,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import attrs
@@ -220,11 +220,22 @@ class _Parts:
             f"**{handle}:** {in_one_line(name)}\n\n{fenced_part(self.texts[name])}"
             for handle, name in handles.items()
         )
-        other_texts = "\n\n".join(
-            f"{in_one_line(name)}:\n\n{fenced_part(text)}"
-            for name, text in beside([self._described[name] for name in names])
-        )
+        other_texts = _shown_texts(beside([self._described[name] for name in names]))
         return handles, shown_parts, other_texts
+
+    def formerly_beside(self, names: Sequence[str]) -> str:
+        """Return the other texts as questions on graphs once showed them, without their nodes."""
+        texts_beside = {
+            name: text
+            for part in names
+            for name, text in self._described[part].neighbours
+            if name not in names
+        }
+        return _shown_texts(texts_beside.items())
+
+
+def _shown_texts(texts: Iterable[tuple[str, str]]) -> str:
+    return "\n\n".join(f"{in_one_line(name)}:\n\n{fenced_part(text)}" for name, text in texts)
 
 
 def _trace_of(failure: Failure, parts: _Parts) -> _Trace:
@@ -305,14 +316,15 @@ def _trace_inquiry(number: int, trace: _Trace, all_parts: _Parts) -> Inquiry[Bla
     )
     by_name = {name: handle for handle, name in handles.items()}
     shown_steps: list[str] = []
+    former_steps: list[str] = []
     first_with: dict[str, str] = {}
     for step in trace.steps.values():
         texts = ", ".join(by_name[name] for name in all_parts.of(step)) or "none that may change"
         after = ", ".join(step.after) or "nothing"
-        shown_steps.append(
-            f"### Step {step.id}\n\n**After:** {after}\n**Texts:** {texts}\n"
-            + _shown_step(step, _MAX_STEP_OF_TRACE_CHARS, first_with.get(step.input, ""))
-        )
+        head = f"### Step {step.id}\n\n**After:** {after}\n**Texts:** {texts}\n"
+        twin = first_with.get(step.input, "")
+        shown_steps.append(head + _shown_step(step, _MAX_STEP_OF_TRACE_CHARS, twin))
+        former_steps.append(head + _shown_step(step, _MAX_STEP_OF_TRACE_CHARS))
         first_with.setdefault(step.input, step.id)
     # A loss that enters at several steps is shown once.
     signals = {
@@ -324,6 +336,11 @@ def _trace_inquiry(number: int, trace: _Trace, all_parts: _Parts) -> Inquiry[Bla
         parts=parts,
         others=neighbours,
         losses=_shown_signals(list(signals)),
+    )
+    former = attrs.evolve(
+        digested,
+        steps="\n\n".join(former_steps),
+        others=all_parts.formerly_beside([*handles.values()]),
     )
     if len(trace.steps) == 1:
         # Alone, a step has room for all that is known of it. The digest stays that of the short
@@ -339,6 +356,7 @@ def _trace_inquiry(number: int, trace: _Trace, all_parts: _Parts) -> Inquiry[Bla
         role=Role.BACKWARD,
         read=partial(read_blame, parts=handles, before=None),
         digested=digested,
+        former=former,
     )
 
 
