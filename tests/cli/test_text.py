@@ -91,7 +91,7 @@ def test_figures_are_short() -> None:
     assert list(map(dollars, amounts)) == ["unknown price", "$0.00", "$0.0032", "$1,234.57"]
     times = [0.4, 59.9, 60, 200, 3600, 3660, 90_061]
     assert list(map(duration, times)) == [
-        *("0 s", "59 s", "1 min", "3 min 20 s", "1 h", "1 h 1 min", "25 h 1 min")
+        *("0 s", "59 s", "1 min", "3 min 20 s", "1 h", "1 h 1 min", "1 d 1 h")
     ]
     counts = [0, 9_999, 10_000, 999_499, 999_500, 1_500_000]
     assert list(map(short_count, counts)) == ["0", "9,999", "10k", "999k", "1.0M", "1.5M"]
