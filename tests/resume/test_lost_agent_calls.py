@@ -70,6 +70,21 @@ def test_a_call_that_a_kill_has_lost_is_in_the_ledger_at_its_bound(
         assert run(journal, bound=MOST).ledger == result.ledger
 
 
+def test_a_rehearsal_that_a_kill_has_lost_is_counted_by_a_replay_too(
+    killed: Callable[[str], Path],
+) -> None:
+    path = killed("bound")
+    lines = path.read_bytes().splitlines(keepends=True)
+    sent = next(at for at, line in enumerate(lines) if b'"kind":"sent"' in line)
+    assert b'"rehearsal/' in lines[sent]
+    path.write_bytes(b"".join(lines[: sent + 1]))
+    with FileJournal(path) as journal:
+        result = run(journal, bound=MOST)
+    assert calls(result, Role.UNANSWERED) == 1
+    with FileJournal(path) as journal:
+        assert run(journal, bound=MOST).ledger == result.ledger
+
+
 def test_without_a_bound_its_cost_is_unknown_and_never_0(killed: Callable[[str], Path]) -> None:
     path = killed("")
     with FileJournal(path) as journal:

@@ -161,7 +161,8 @@ def _probe_agent(begun: BegunRun) -> None:
     # Whichever agent gave it: one whose function has changed may answer the rest of a run.
     recorded = answers.journal.record(_PROBE)
     if recorded is not None:
-        answers.ledger.count(spent_from_json(recorded.answer, _PROBE), recorded=True)
+        calls = [*spent_from_json(recorded.answer, _PROBE), *answers.failed_calls([_PROBE])]
+        answers.ledger.count(calls, recorded=True)
         return
     answers.journal.admit(_PROBE)
     [prompt] = target.rollout.prompts_of(target.baseline()).values()
