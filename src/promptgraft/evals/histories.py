@@ -71,8 +71,8 @@ def is_history(values: list[Json]) -> bool:
 
 def since_last_question(history: list[Json]) -> list[Json]:
     """Return the messages behind the last one that the user wrote."""
-    asked = [number for number, message in enumerate(history) if _is_asked(message)]
-    return history[asked[-1] + 1 :] if asked else history
+    questions = [number for number, message in enumerate(history) if _is_asked(message)]
+    return history[questions[-1] + 1 :] if questions else history
 
 
 def tools_of_history(history: Json) -> tuple[ToolUse, ...]:
@@ -147,8 +147,8 @@ def _parts_of_step(step: _Fields, depth: int) -> Iterator[_Fields]:
     calls = [*_parts(step.get("tool_calls") or step.get("model_output_message"), depth - 1)]
     yield from calls
     if calls:
-        given = {key: step[key] for key in ("observations", "error") if step.get(key)}
-        [result] = given.values() if len(given) == 1 else [given]
+        outcome = {key: step[key] for key in ("observations", "error") if step.get(key)}
+        [result] = outcome.values() if len(outcome) == 1 else [outcome]
         yield {"tool_call_id": _id_of(calls[-1]), "result": result}
 
 
@@ -201,12 +201,12 @@ def _first_open(uses: list[ToolUse], part: _Fields) -> int | None:
 
 def _result_of(part: _Fields) -> Json:
     # Several frameworks have the text for the model beside the value.
-    found = next((part[key] for key in _RESULTS if part.get(key) is not None), None)
-    if isinstance(found, dict) and "raw_output" in found:
-        return _result_of({key: found[key] for key in ("raw_output", "is_error") if key in found})
+    result = next((part[key] for key in _RESULTS if part.get(key) is not None), None)
+    if isinstance(result, dict) and "raw_output" in result:
+        return _result_of({key: result[key] for key in ("raw_output", "is_error") if key in result})
     states = {part.get("status"), part.get("outcome"), part.get("part_kind"), part.get("state")}
     is_error = any(part.get(key) for key in _ERRORS) or any(state in _BAD for state in states)
-    text = _joined(found)
+    text = _joined(result)
     return {"error": text} if is_error else text
 
 

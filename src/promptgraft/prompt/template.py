@@ -178,8 +178,8 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         """Return a hint for each name that is written like a placeholder of another syntax."""
         hints = {}
         for path, section in self.walked:
-            for name, hint, other in section.source.lookalikes(section.template):
-                instead = f", or set the syntax to `{other}`" if other else ""
+            for name, hint, syntax in section.source.lookalikes(section.template):
+                instead = f", or set the syntax to `{syntax}`" if syntax else ""
                 hints[name] = f"{show_section(path)} {hint}{instead}"
         return hints
 

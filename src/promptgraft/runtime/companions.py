@@ -56,11 +56,11 @@ def _make_calls(calls: SimpleQueue[_Call | None]) -> None:
         del waiting, future, call  # or they would stay alive until the next call
 
 
-class _Own(threading.local):
+class _OfThread(threading.local):
     companion: _Companion | None = None
 
 
-_own = _Own()
+_of_thread = _OfThread()
 
 
 def interruptible(call: Callable[[], T], what: str, deadline: Deadline | None) -> T:
@@ -87,16 +87,16 @@ def interruptible(call: Callable[[], T], what: str, deadline: Deadline | None) -
             return call()
 
     ends.check()
-    companion = _own.companion
+    companion = _of_thread.companion
     if companion is None or companion.process != os.getpid():
-        companion = _own.companion = _Companion()
+        companion = _of_thread.companion = _Companion()
     context = contextvars.copy_context()
     future = companion.begin(lambda: context.run(noted))
     try:
         _wait(future, what, ends)
     finally:
         if not future.done():
-            _own.companion = None  # it hangs, or Ctrl-C has ended the wait
+            _of_thread.companion = None  # it hangs, or Ctrl-C has ended the wait
     if not future.done():
         ends.check()
     return cast("T", future.result())
