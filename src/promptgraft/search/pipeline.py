@@ -286,9 +286,10 @@ class Pipeline(Generic[StepT, AttemptT]):
 
     def _reason_to_stop(self) -> asks.Asking[Stop | None]:
         """Return why no further step begins; a stop that rests on estimates is verified first."""
-        search, pool = self.search, self.kit.population.pool
+        search, population = self.search, self.kit.population
+        pool = population.pool
         while True:
-            estimated = self.validator.estimates_best
+            estimated = bool(population.missing[pool.best])
             standing = asks.Standing(pool, search.steps, search.proposals, estimated=estimated)
             outlook = yield from asks.Checkpoint(standing)
             if outlook.stop is not None or not outlook.is_close:

@@ -55,6 +55,7 @@ class Population:
         ledger: what the run has used.
         emit: receives every candidate that joins, and new scores.
         pass_rules: decides which answers pass.
+        missing: for each candidate the positions of the examples that it was not evaluated on.
     """
 
     pool: Pool
@@ -66,6 +67,7 @@ class Population:
     _ledger: Ledger
     _emit: Emit
     pass_rules: PassRules = attrs.field(factory=PassRules)
+    missing: list[set[int]] = attrs.field(factory=list, init=False)
     _eligible: list[int] = attrs.field(factory=lambda: [0], init=False)
     _tallies: list[Tally] = attrs.field(factory=list, init=False)
     _baseline_records: list[RolloutRecord] = attrs.field(factory=list, init=False)
@@ -128,6 +130,7 @@ class Population:
         if lacks_scores and not eligible and beats(scores, pool.scores[0]):
             self._unscored_places.append(unscored)
         position = pool.add(candidate, scores, objectives, eligible=eligible)
+        self.missing.append({*range(len(self._examples))}.difference(records))
         if position and eligible:
             self._eligible.append(position)
         if not position:
@@ -170,6 +173,7 @@ class Population:
         pool, scorer = self.pool, self._scorer
         if not position:
             self._baseline_records += records.values()
+        self.missing[position].difference_update(records)
         pool.fill(
             position,
             {

@@ -79,8 +79,7 @@ class Racing:
 
     def depth(self, pareto: int, critical: int, races: int) -> int:
         """Return how many validation examples a race takes at most after ``races`` others."""
-        more = self.first * (races // self.every)
-        return min(pareto, self.baseline(pareto, critical) + more)
+        return min(pareto, max(self.first, critical) + self.first * (races // self.every))
 
     def entries(
         self, pareto: int, critical: int, candidates: int, *, merges: int, each: int
@@ -193,39 +192,18 @@ class Validator:
         records = dict(entrant.records)
         places = [place for place in entrant.entry.order if place not in records]
         if places:
-            examples = [self._examples[place] for place in places]
-            validation_records = yield from Rollouts(
-                position=position, candidate=entrant.candidate, examples=examples
-            )
+            validation_records = yield from self._on(position, entrant.candidate, places)
             records.update(zip(places, validation_records, strict=True))
-        return self.admit(entrant.candidate, records, step=entrant.step)
+        return self._population.join(entrant.candidate, records, step=entrant.step)
 
-    def admit(
-        self,
-        candidate: Candidate,
-        records: RecordsByPlace,
-        *,
-        step: int,
-        becomes_best: bool = False,
-    ) -> int:
-        """Add a candidate with its rollouts to the population, and return its position.
-
-        Args:
-            candidate: the candidate.
-            records: its rollouts; no others are made.
-            step: number of the step.
-            becomes_best: whether it becomes the best one, provided that it may win.
-        """
-        return self._population.join(candidate, records, step=step, becomes_best=becomes_best)
+    def _on(self, position: str, candidate: Candidate, places: Sequence[int]) -> Rollouts:
+        """Return rollouts on the examples at some positions in the validation set."""
+        examples = [self._examples[place] for place in places]
+        return Rollouts(position=position, candidate=candidate, examples=examples)
 
     def evaluate_more_of_baseline(self, most: int) -> Asking[None]:
         """Evaluate the baseline on up to ``most`` examples, before the first step."""
         return answered(None)
-
-    @property
-    def estimates_best(self) -> bool:
-        """Whether the best candidate has not been evaluated on the whole validation set yet."""
-        return False
 
     def deepen(self, step: int) -> Asking[bool]:
         """Evaluate the best candidate on more examples; return whether there were any."""
@@ -244,61 +222,6 @@ _TRAINING_WEIGHT = 0.5
 """Weight of a gain on a training example, relative to one on a validation example."""
 _DOUBT = 4
 """Examples without a gain that are added to the few on which a rival was evaluated."""
-
-
-@attrs.define(kw_only=True)
-class _Race:
-    """A candidate's race against the incumbent, which catches up on examples that it lacks."""
-
-    population: Population
-    examples: Sequence[GepaExample]
-    entrant: Entrant
-    records: dict[int, RolloutRecord]  # of the entrant
-    incumbent: int
-    scores: list[Score]  # of the incumbent; the race adds those that are missing
-    lacking: Sequence[int]  # examples that the incumbent lacks
-    added: dict[int, RolloutRecord] = attrs.field(factory=dict)  # new ones of the incumbent
-
-    def run(self, position: str) -> Asking[bool]:
-        """Evaluate the candidate while it keeps up; return whether it wins."""
-        candidate, entry = self.entrant.candidate, self.entrant.entry
-        incumbent = self.population.pool.candidates[self.incumbent]
-        first = entry.order[: entry.first]
-        missing = [place for place in first if place not in self.records]
-        best, records = yield from Together(
-            [
-                self._on(f"{position}/best", incumbent, self.lacking),
-                self._on(f"{position}/first", candidate, missing),
-            ]
-        )
-        self.records.update(zip(missing, records, strict=True))
-        self.added = dict(zip(self.lacking, best, strict=True))
-        for place, score in zip(self.lacking, self.population.scores(best), strict=True):
-            self.scores[place] = score
-        # A child of the incumbent was better on a minibatch. Small changes affect few answers, so
-        # neither set alone can tell whether they help.
-        is_child = self.incumbent in candidate.parents
-        ahead = _TRAINING_WEIGHT * self.entrant.total_gain if is_child else 0.0
-        gains = self._gains(first)
-        # Without an example that both have a score for, nothing speaks for the candidate.
-        if not gains or is_behind(gains, margin=ahead / len(gains)):
-            return False
-        rest = [place for place in entry.order if place not in self.records]
-        if rest:
-            records = yield from self._on(f"{position}/rest", candidate, rest)
-            self.records.update(zip(rest, records, strict=True))
-        gains = self._gains(entry.order)
-        wins = not is_behind(gains, margin=ahead / len(gains), errors=0.0)
-        return wins and (is_child or total_of(gains) > 0)
-
-    def _on(self, position: str, candidate: Candidate, places: Sequence[int]) -> Rollouts:
-        examples = [self.examples[place] for place in places]
-        return Rollouts(position=position, candidate=candidate, examples=examples)
-
-    def _gains(self, places: Sequence[int]) -> list[float]:
-        """Return the candidate's gains over the incumbent where both have a score."""
-        scores = self.population.scores([self.records[place] for place in places])
-        return paired_gains([self.scores[place] for place in places], scores)
 
 
 class RacingValidator(Validator):
@@ -333,7 +256,6 @@ class RacingValidator(Validator):
         self._orders = random.Random(f"{seed}/races")
         self._budget = budget
         self._races = 0
-        self._untried: dict[int, set[int]] = {0: set(self._order[first:])}
 
     @property
     def overhead(self) -> int:
@@ -352,7 +274,7 @@ class RacingValidator(Validator):
         return self._missing(self._population.pool.best, within=self._order[: self._depth])
 
     def _missing(self, member: int, *, within: Sequence[int]) -> list[int]:
-        lacking = self._untried[member].intersection(within)
+        lacking = self._population.missing[member].intersection(within)
         return [place for place in self._order if place in lacking] if lacking else []
 
     def begin(self, *, alone: bool) -> PoolEntry:
@@ -364,8 +286,8 @@ class RacingValidator(Validator):
     def needs(self, entries: Sequence[PoolEntry]) -> list[int]:
         # Races of equal depth take the same examples, and shallower ones a subset of them.
         depths = {len(entry.order): entry.order for entry in entries}
-        untried = self._untried[self._population.pool.best]
-        lacking = {depth: len(untried.intersection(order)) for depth, order in depths.items()}
+        missing = self._population.missing[self._population.pool.best]
+        lacking = {depth: len(missing.intersection(order)) for depth, order in depths.items()}
         all_needs, least = [], len(self._order)
         for depth in (len(entry.order) for entry in entries):
             # Any earlier race may change the incumbent, which then has at least that race's depth.
@@ -374,49 +296,77 @@ class RacingValidator(Validator):
         return all_needs
 
     def validate(self, position: str, entrant: Entrant) -> Asking[int]:
-        pool, step = self._population.pool, entrant.step
-        race = _Race(
-            population=self._population,
-            examples=self._examples,
-            entrant=entrant,
-            records=dict(entrant.records),
-            incumbent=pool.best,
-            scores=list(pool.scores[pool.best]),
-            lacking=self._missing(pool.best, within=entrant.entry.order),
-        )
+        population, step = self._population, entrant.step
+        incumbent, records = population.pool.best, dict(entrant.records)
+        added: dict[int, RolloutRecord] = {}
         try:
-            won = yield from race.run(position)
+            won = yield from self._race(position, entrant, records, added)
         finally:
             # Also if the race raises: these answers are paid for, and count for the incumbent.
-            self._untried[race.incumbent].difference_update(race.added)
-            self._population.fill(race.incumbent, race.added, step=step)
+            population.fill(incumbent, added, step=step)
         self._races += entrant.proposals
-        return self.admit(entrant.candidate, race.records, step=step, becomes_best=won)
+        return population.join(entrant.candidate, records, step=step, becomes_best=won)
 
-    def admit(
+    def _race(
         self,
-        candidate: Candidate,
-        records: RecordsByPlace,
-        *,
-        step: int,
-        becomes_best: bool = False,
-    ) -> int:
-        joined = super().admit(candidate, records, step=step, becomes_best=becomes_best)
-        self._untried[joined] = {*range(len(self._examples))}.difference(records)
-        return joined
+        position: str,
+        entrant: Entrant,
+        records: dict[int, RolloutRecord],
+        added: dict[int, RolloutRecord],
+    ) -> Asking[bool]:
+        """Evaluate a candidate while it keeps up with the incumbent; return whether it wins.
+
+        Args:
+            position: where in the run its rollouts are made.
+            entrant: the candidate.
+            records: its rollouts; those of the race are added.
+            added: receives the rollouts of the incumbent on examples that it lacked.
+        """
+        population, pool = self._population, self._population.pool
+        candidate, order = entrant.candidate, entrant.entry.order
+        first = order[: entrant.entry.first]
+        missing = [place for place in first if place not in records]
+        lacking = self._missing(pool.best, within=order)
+        best_records, first_records = yield from Together(
+            [
+                self._on(f"{position}/best", pool.candidates[pool.best], lacking),
+                self._on(f"{position}/first", candidate, missing),
+            ]
+        )
+        records.update(zip(missing, first_records, strict=True))
+        added.update(zip(lacking, best_records, strict=True))
+        before = list(pool.scores[pool.best])
+        for place, score in zip(lacking, population.scores(best_records), strict=True):
+            before[place] = score
+
+        def gains(places: Sequence[int]) -> list[float]:
+            after = population.scores([records[place] for place in places])
+            return paired_gains([before[place] for place in places], after)
+
+        # A child of the incumbent was better on a minibatch. Small changes affect few answers, so
+        # neither set alone can tell whether they help.
+        is_child = pool.best in candidate.parents
+        ahead = _TRAINING_WEIGHT * entrant.total_gain if is_child else 0.0
+        early = gains(first)
+        # Without an example that both have a score for, nothing speaks for the candidate.
+        if not early or is_behind(early, margin=ahead / len(early)):
+            return False
+        if rest := [place for place in order if place not in records]:
+            rest_records = yield from self._on(f"{position}/rest", candidate, rest)
+            records.update(zip(rest, rest_records, strict=True))
+        whole = gains(order)
+        wins = not is_behind(whole, margin=ahead / len(whole), errors=0.0)
+        return wins and (is_child or total_of(whole) > 0)
 
     def evaluate_more_of_baseline(self, most: int) -> Asking[None]:
         places = self._missing(0, within=self._order[:most])
         if self._budget.affords(len(places)):
             yield from self._try_more({f"final/0/{len(places)}": (0, places)}, 0)
 
-    @property
-    def estimates_best(self) -> bool:
-        return bool(self._untried[self._population.pool.best])
-
     def deepen(self, step: int) -> Asking[bool]:
         """Double the depth of races, and evaluate the incumbent to that depth."""
-        if not self.estimates_best and self._depth == len(self._order):
+        best = self._population.pool.best
+        if not self._population.missing[best] and self._depth == len(self._order):
             return False
         # Each `every` races add `first` examples, so these add at least the present depth.
         self._races += self._policy.every * -(-self._depth // self._policy.first)
@@ -424,7 +374,6 @@ class RacingValidator(Validator):
         if not lacking:
             return False
         self._budget.require(len(lacking), "the best candidate is to be tried on more")
-        best = self._population.pool.best
         yield from self._try_more({f"step/{step}/idle/{self._depth}": (best, lacking)}, step)
         return True
 
@@ -481,16 +430,11 @@ class RacingValidator(Validator):
         }
         more_records = yield from Together(
             [
-                Rollouts(
-                    position=position,
-                    candidate=pool.candidates[member],
-                    examples=[self._examples[number] for number in places],
-                )
+                self._on(position, pool.candidates[member], places)
                 for position, (member, places) in unfinished.items()
             ]
         )
         for (member, places), records in zip(unfinished.values(), more_records, strict=True):
-            self._untried[member].difference_update(places)
             self._population.fill(member, dict(zip(places, records, strict=True)), step=step)
 
     def _promising(self) -> list[int]:
@@ -507,6 +451,6 @@ class RacingValidator(Validator):
             return total_of([0.0, *gains]) / (len(gains) + _DOUBT)
 
         # Positions decide ties, so that a resumed run tries the same rivals.
-        rivals = sorted(self._untried, key=lambda member: (-gain(member), member))
+        rivals = sorted(range(len(pool)), key=lambda member: (-gain(member), member))
         # The verdict needs exact means of the baseline and the best candidate, so they come first.
         return sorted(rivals, key=lambda member: (member != 0, member != pool.best))

@@ -29,7 +29,8 @@ from promptgraft.targets.types import Candidate, GepaExample, Module, RolloutRec
 
 TWIN = "a proposal made at the same time has tried the same text"
 """Why a child is refused that equals another one."""
-_CONFLICT = "it conflicts with another change accepted in this step, or that has it already"
+CONFLICT = "it conflicts with another change accepted in this step, or that has it already"
+"""Why a child is refused that cannot be combined with the better ones of its step."""
 
 Changes: TypeAlias = tuple[Change, ...]
 """The changes of a child, each grafted onto the one before it."""
@@ -266,14 +267,6 @@ class Result:
             # Each child was selected for its gain, so the sum would be biased upwards.
             total_gain=gains / max(1, len(compared)),
         )
-
-    def refuse_others(self) -> list[MutationRejected]:
-        """Refuse the children that conflict with it; return the rejections."""
-        return [
-            rejection
-            for attempt in self.left_out
-            for rejection in attempt.refuse(RejectionReason.CONFLICT, _CONFLICT)
-        ]
 
     def publish(self, kit: Kit, position: int) -> None:
         """Publish that it has joined the pool, with its new examples and accepted changes."""

@@ -7,7 +7,7 @@ does beyond the algorithm is an addition (``additions/``).
 
 from __future__ import annotations
 
-from promptgraft.algorithms.gepa.attempt import TWIN, Attempt, Result, Step
+from promptgraft.algorithms.gepa.attempt import CONFLICT, TWIN, Attempt, Result, Step
 from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.algorithms.gepa.setup import Parts
 from promptgraft.search.algorithm import BaseSearch, Kit
@@ -78,9 +78,8 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         )
         attempt.add_parent_rollouts(records)
         # Lines 12 and 13: reflect on the module and the rollouts.
-        changes = yield from self.parts.propose(attempt)
-        attempt.set_changes(changes)
-        if changes:
+        attempt.set_changes((yield from self.parts.propose(attempt)))
+        if attempt.changes:
             yield from attempt.compare(self.parts.comparer)
 
     def commit(self, attempt: Attempt, ended: Asking[None]) -> Asking[None]:
@@ -109,7 +108,8 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         step.count_idle(self.parts.patience)
         if step.better:
             result = step.result(self.kit, self.parts.seen)
-            self.rejections += result.refuse_others()
+            for attempt in result.left_out:
+                self.rejections += attempt.refuse(RejectionReason.CONFLICT, CONFLICT)
             self._result = result if result.attempts else None
 
     def conclude(self) -> Asking[None]:

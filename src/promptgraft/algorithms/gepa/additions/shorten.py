@@ -437,7 +437,7 @@ class Shorten(Addition):
         records = dict(zip(order, after, strict=True))
         wins = bool(gains) and not is_behind(gains, margin=self.margin)
         wins &= population.beats_baseline(records)
-        joined = self.tools.validator.admit(child, records, step=step, becomes_best=wins)
+        joined = population.join(child, records, step=step, becomes_best=wins)
         return population.pool.best == joined
 
 

@@ -23,7 +23,6 @@ from promptgraft.algorithms.gepa.additions.lines.relocate import (
     Relocation,
 )
 from promptgraft.algorithms.gepa.attempt import Attempt, Changes, Proposer
-from promptgraft.algorithms.gepa.reflect import Reflector
 from promptgraft.ground.text import folded_words
 from promptgraft.search.asks import Asking
 from promptgraft.search.scores import Scorer
@@ -51,39 +50,6 @@ class LinePlan:
 
     carried: tuple[Rule, ...] = ()
     idle: tuple[Place, ...] = ()
-
-    def applied(self, changes: Changes, attempt: Attempt, reflector: Reflector) -> Changes:
-        """Return the changes of a child, without idle lines and with the carried ones.
-
-        Args:
-            changes: at least one change, each grafted onto the one before it.
-            attempt: the attempt that tries the child.
-            reflector: grafts the changes.
-        """
-        target = reflector.kit.target
-
-        def with_text(module: Module, text: str, reason: str) -> Changes:
-            part = module, target.describe(module, attempt.candidate)
-            try:
-                change = reflector.graft(attempt, changes[-1].candidate, part, text)
-            except InvalidProposalError:  # the child is tried without the line
-                return changes
-            reasons = [change.reason for change in changes if change.module == module]
-            elsewhere = (change for change in changes if change.module != module)
-            return (*elsewhere, attrs.evolve(change, reason=reasons[0] if reasons else reason))
-
-        for module in dict.fromkeys(module for module, _ in self.idle):
-            text = target.text(module, changes[-1].candidate)
-            idle = [line for line in lines_of(text) if (module, line.key) in self.idle]
-            shortened = without(text, idle)
-            if shortened != text:
-                changes = with_text(module, shortened, _DROPPED)
-        for rule in self.carried:
-            before = target.text(rule.module, changes[-1].candidate)
-            text = extended(before, rule.text, label=rule.label, replaces=rule.replaces)
-            if text != before:
-                changes = with_text(rule.module, text, _CARRIED)
-        return changes
 
 
 @attrs.define
@@ -146,7 +112,9 @@ class LineHistory:
                 continue
             earlier = self._complaints.setdefault(record.example_id, {})
             is_perfect = score >= self.scorer.perfect
-            complaint = frozenset[str]() if is_perfect else credit.complaint_of(record, stop_words)
+            complaint = frozenset[str]()
+            if not is_perfect:
+                complaint = credit.feedback_words(record) - stop_words
             words = frozenset(folded_words(record.inputs_repr))
             blamed = addressed.lines(complaint, words)
             self._credits.subtract(blamed)  # the prompt said so, and it did not work
@@ -272,7 +240,33 @@ class Lines(Addition):
         note: _Note | None = attempt.notes.get(self.name)
         if note is None:
             return changes
-        return note.plan.applied(changes, attempt, self.tools.reflector)
+        target, plan = self.tools.kit.target, note.plan
+        for module in dict.fromkeys(module for module, _ in plan.idle):
+            text = target.text(module, changes[-1].candidate)
+            idle = [line for line in lines_of(text) if (module, line.key) in plan.idle]
+            shortened = without(text, idle)
+            if shortened != text:
+                changes = self._with_text(attempt, changes, module, shortened, reason=_DROPPED)
+        for rule in plan.carried:
+            before = target.text(rule.module, changes[-1].candidate)
+            text = extended(before, rule.text, label=rule.label, replaces=rule.replaces)
+            if text != before:
+                changes = self._with_text(attempt, changes, rule.module, text, reason=_CARRIED)
+        return changes
+
+    def _with_text(
+        self, attempt: Attempt, changes: Changes, module: Module, text: str, *, reason: str
+    ) -> Changes:
+        """Return the changes of a child with another text of a module, if that can be used."""
+        reflector = self.tools.reflector
+        part = module, self.tools.kit.target.describe(module, attempt.candidate)
+        try:
+            change = reflector.graft(attempt, changes[-1].candidate, part, text)
+        except InvalidProposalError:  # the child is tried without the line
+            return changes
+        reasons = [change.reason for change in changes if change.module == module]
+        elsewhere = (change for change in changes if change.module != module)
+        return (*elsewhere, attrs.evolve(change, reason=reasons[0] if reasons else reason))
 
     def learn(self, attempt: Attempt) -> None:
         """Learn from a child which lines to carry on, to drop, and to try in other parts."""

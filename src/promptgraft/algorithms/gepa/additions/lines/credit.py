@@ -96,7 +96,7 @@ class FeedbackTerms:
 
     def learn(self, records: Iterable[RolloutRecord]) -> None:
         """Count the words of some feedback."""
-        complaints = [_feedback_words(record) for record in records if record.feedback is not None]
+        complaints = [feedback_words(record) for record in records if record.feedback is not None]
         self._total += len(complaints)
         for words in complaints:
             self._counts.update(words)
@@ -138,7 +138,7 @@ class Effect:
         scores = scorer.score(before), scorer.score(after)
         if scores[0] is None or scores[1] is None:
             return None
-        old, new = (complaint_of(record, stop_words) for record in (before, after))
+        old, new = (feedback_words(record) - stop_words for record in (before, after))
         return cls((scores[0], scores[1]), (old, new))
 
     def is_help_of(self, words: Collection[str], *, enough: float) -> bool:
@@ -155,12 +155,8 @@ class Effect:
         return score > enough or (score == lowest and moved_on)
 
 
-def complaint_of(record: RolloutRecord, stop_words: frozenset[str]) -> frozenset[str]:
-    """Return the words of feedback that identify a complaint."""
-    return _feedback_words(record) - stop_words
-
-
-def _feedback_words(record: RolloutRecord) -> frozenset[str]:
+def feedback_words(record: RolloutRecord) -> frozenset[str]:
+    """Return the words of feedback; those that are no stop words identify a complaint."""
     return frozenset(folded_words(record.feedback.feedback) if record.feedback else ())
 
 
@@ -234,7 +230,7 @@ def _added(kit: Kit, changes: Sequence[Change]) -> Iterator[tuple[Rule, Line]]:
 def _weights(records: Records) -> list[Mapping[str, float]]:
     """Return the distinguishing words of each rollout with their inverse document frequencies."""
     all_words = [
-        _feedback_words(record).union(folded_words(record.inputs_repr)) for record in records
+        feedback_words(record).union(folded_words(record.inputs_repr)) for record in records
     ]
     counts = Counter(word for words in all_words for word in words)
     most = max(1, _TOLD_APART * len(all_words))  # frequent words tell nothing apart
