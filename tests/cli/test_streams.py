@@ -123,8 +123,9 @@ def test_help_of_the_program_says_what_each_command_says(console: Console) -> No
     for command in COMMANDS:
         summary = re.search(rf"^  {command} +(.+)$", told.partition("Commands:")[2], re.MULTILINE)
         assert summary is not None
-        own = console(command, "-h").out.split("\n\n")[1]
-        first = " ".join(own.split())
+        ended = console(command, "-h")
+        assert (ended.code, ended.err) == (0, "")
+        first = " ".join(ended.out.split("\n\n")[1].split())
         assert first.startswith(summary[1].rstrip("."))
 
 
