@@ -413,7 +413,8 @@ def _cli_page() -> str:
 
 
 def _command(words: str, command: click.Command) -> Iterator[str]:
-    context = click.Context(command, info_name=f"promptgraft {words}")
+    # With the settings of the program: a command keeps the help option that it was first asked for.
+    context = click.Context(command, info_name=f"promptgraft {words}", **app.context_settings)
     pieces = " ".join(command.collect_usage_pieces(context))
     yield _block(f"promptgraft {words} {pieces}".rstrip())
     yield inspect.cleandoc(command.help or "").replace("\b\n", "")
