@@ -34,7 +34,8 @@ pytest_plugins = ("pytester", *_IN_DATABASES)
 
 _SLOW = [HealthCheck.too_slow]
 settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=_SLOW)
-settings.register_profile("dev", deadline=None, suppress_health_check=_SLOW)
+# Each run draws others, so half as many as hypothesis would.
+settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=_SLOW)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 MEMORY = Path("/dev/shm")

@@ -132,7 +132,7 @@ def test_descriptions_of_tools_survive_whatever_they_look_like() -> None:
     world = Awkward("tools")
     # Without a restart, which asks for a text as if there were none.
     additions = ("lines", "whole_prompt", "blame", "shorten")
-    ours.search(world, world, budget=700, preset="lean", minibatch_size=2, additions=additions)
+    ours.search(world, world, budget=300, preset="lean", minibatch_size=2, additions=additions)
     assert len({text for _, text in world.seen} & set(Awkward.TEXTS)) > 4
     assert world.seen <= world.written
 

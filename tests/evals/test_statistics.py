@@ -31,13 +31,13 @@ def counted(gains: list[float]) -> float:
     return sum(reached) / len(flips)
 
 
-@settings(max_examples=40)
-@given(st.lists(st.integers(-16, 16).map(lambda n: n / 16), max_size=9))
+@settings(max_examples=20)
+@given(st.lists(st.integers(-16, 16).map(lambda n: n / 16), max_size=7))
 def test_few_pairs_are_tested_exactly(gains: list[float]) -> None:
     assert p_of(gains) == pytest.approx(counted(gains))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(PAIRS)
 def test_a_p_value_is_a_share_and_ties_and_gaps_do_not_change_it(
     pairs: list[tuple[float, float]],
@@ -52,7 +52,7 @@ def test_a_p_value_is_a_share_and_ties_and_gaps_do_not_change_it(
     assert again.pairs == found.pairs + 1
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(PAIRS)
 def test_gains_and_losses_are_treated_alike(pairs: list[tuple[float, float]]) -> None:
     before, after = [b for b, _ in pairs], [a for _, a in pairs]
@@ -63,7 +63,7 @@ def test_gains_and_losses_are_treated_alike(pairs: list[tuple[float, float]]) ->
     assert forth.p_value + back.p_value >= 1
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(st.permutations([0.1 * n - 0.4 for n in range(15)]))
 def test_the_order_of_the_examples_does_not_count(gains: list[float]) -> None:
     assert p_of(gains) == p_of(sorted(gains))
@@ -136,7 +136,7 @@ def binomial(cases: int, won: int, share: float) -> float:
     return math.comb(cases, won) * share**won * (1 - share) ** (cases - won)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 60), st.integers(0, 60), st.sampled_from((0.8, 0.95, 0.99)))
 def test_an_interval_of_gains_of_two_values_is_that_of_clopper_and_pearson(
     won: int, lost: int, level: float
@@ -150,7 +150,7 @@ def test_an_interval_of_gains_of_two_values_is_that_of_clopper_and_pearson(
     assert found == pytest.approx((2 * exact.low - 1, 2 * exact.high - 1), abs=1e-4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30))
 def test_an_interval_excludes_zero_just_when_the_two_sided_sign_test_does(
     won: int, lost: int, tied: int
@@ -162,8 +162,8 @@ def test_an_interval_excludes_zero_just_when_the_two_sided_sign_test_does(
     assert (high < 0) == (sum(binomial(won + lost, n, 0.5) for n in range(won + 1)) <= 0.025)
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.lists(BOUNDED.map(lambda score: 2 * score - 1), min_size=1, max_size=40))
+@settings(max_examples=10, deadline=None)
+@given(st.lists(BOUNDED.map(lambda score: 2 * score - 1), min_size=1, max_size=12))
 def test_ends_are_quantiles_of_means_with_one_case_at_the_bound(gains: list[float]) -> None:
     low, high = interval(gains, 0.9)
     weights = np.random.default_rng(1).dirichlet(np.ones(len(gains) + 1), 4_000)
@@ -172,7 +172,7 @@ def test_ends_are_quantiles_of_means_with_one_case_at_the_bound(gains: list[floa
         assert (means < end - 1e-6).mean() - 0.018 < 0.05 < (means <= end + 1e-6).mean() + 0.018
 
 
-@pytest.mark.parametrize("cases", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("cases", [1, 2, 5])
 def test_the_gain_of_right_and_wrong_answers_is_held_as_often_as_the_interval_says(
     cases: int,
 ) -> None:
@@ -209,13 +209,13 @@ def skewed(chance: random.Random) -> dict[str, tuple[Callable[[], float], float]
 def test_an_interval_holds_the_true_gain_as_often_as_it_says(world: str, cases: int) -> None:
     draw, mean = skewed(random.Random(f"{world} {cases}"))[world]
     held = 0
-    for _ in range(60):
+    for _ in range(30):
         low, high = interval([draw() for _ in range(cases)], 0.9)
         held += low <= mean <= high
-    assert held >= 54
+    assert held >= 27
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.lists(st.integers(-8, 8).map(lambda n: n / 8), min_size=1, max_size=9))
 def test_an_interval_of_losses_mirrors_that_of_gains(gains: list[float]) -> None:
     low, high = interval(gains, 0.9)
@@ -251,7 +251,7 @@ def test_the_sign_test_counts_coin_tosses(won: int, lost: int, p: float) -> None
 
 def test_a_gain_outweighs_as_the_interval_says() -> None:
     chance = random.Random(1)
-    for _ in range(60):
+    for _ in range(25):
         gains = [chance.choice([-0.5, 0.0, 0.1, 0.4, 1.0]) for _ in range(chance.randint(3, 30))]
         low, _ = interval(gains, 0.95)
         assert outweighs(gains, 0.025, worst=-1.0) is (low > 0)
