@@ -227,7 +227,7 @@ def _graph_brain(shape: Shape) -> Brain:
 
 def _shape(name: str, **changes: Any) -> Shape:
     shape = SHAPES[name]
-    optimizer = {"rollout_budget": 90, **shape.optimizer}
+    optimizer = {**shape.optimizer, "rollout_budget": 90}
     sizes: dict[str, Any] = {"cases": 36, "optimizer": optimizer, "task": f"openai {SMALL}"}
     return attrs.evolve(shape, **(sizes | changes))
 

@@ -69,7 +69,7 @@ class Shape:
     """
 
     prompt: str
-    cases: int = 24
+    cases: int = 20
     asked: int = 160
     expected: Callable[[int], Json] = lambda number: TEAMS[number % len(TEAMS)]
     answers: Callable[[str], str] | None = None
@@ -110,7 +110,7 @@ class Shape:
                     else {}
                 ),
             },
-            "optimizer": {"rollout_budget": 60, "minibatch_size": 3, **self.optimizer},
+            "optimizer": {"rollout_budget": 40, "minibatch_size": 3, **self.optimizer},
             "workers": 8,
         }
         texts = {
@@ -219,7 +219,7 @@ SHAPES: Mapping[str, Shape] = {
         answers=lambda number: prose(f"answer {number}", random.Random(number).randint(250, 700)),
         metrics=[{"name": "llm_final_response", "judges": ["strict"]}],
         judges={"strict": "openai gpt-4.1"},
-        optimizer={"rollout_budget": 70},
+        optimizer={"rollout_budget": 45},
     ),
     "fields": Shape(
         prompt=_prompt(
@@ -245,7 +245,7 @@ SHAPES: Mapping[str, Shape] = {
         answers=lambda number: prose(f"sum {number}", random.Random(number).randint(350, 900)),
         metrics=[{"name": "llm_rubric_response", "judges": ["one", "other"], "rubrics": _RUBRICS}],
         judges={"one": "openai gpt-4.1-mini", "other": "anthropic claude-sonnet-4-5"},
-        optimizer={"rollout_budget": 60},
+        optimizer={"rollout_budget": 40},
     ),
     "a tool": Shape(
         prompt=_prompt(f"{_SORTING}tools: tools.yaml\n", _TASK, _RULES_SECTION),
@@ -263,7 +263,7 @@ SHAPES: Mapping[str, Shape] = {
         prompt=_prompt(_SORTING, _TASK, _RULES_SECTION),
         asked=6000,
         task="anthropic claude-haiku-4-5",
-        optimizer=_ONLY_RULES,
+        optimizer={**_ONLY_RULES, "rollout_budget": 60},
     ),
     "worked examples": Shape(
         prompt=_prompt(
@@ -288,7 +288,7 @@ SHAPES: Mapping[str, Shape] = {
         task="openai gpt-4.1-nano",
         reflection="openai gpt-5-mini",
         thinks=700,
-        optimizer={"rollout_budget": 140, "strategy": {"preset": "paper"}},
+        optimizer={"rollout_budget": 80, "strategy": {"preset": "paper"}},
     ),
     "few proposals": Shape(
         prompt=_prompt(_SORTING, _TASK, _RULES_SECTION),
@@ -296,7 +296,7 @@ SHAPES: Mapping[str, Shape] = {
         task="openai gpt-5-nano",
         thinks=350,
         optimizer={
-            "rollout_budget": 130,
+            "rollout_budget": 90,
             **_ONLY_RULES,
             "limits": {"stoppers": [{"max_proposals": {"proposals": 4}}]},
         },

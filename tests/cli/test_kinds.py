@@ -10,6 +10,7 @@ from typing import Any
 from cli.console import Console
 from cli.kinds import NAME, PARTS, TEMPLATE, edit_source, make_project, prompt_of
 from cli.test_streams import CONTROLS, on_terminal
+from programs import Programs
 from promptgraft.overrides import LocalPromptOverridesStore, TaskStepOverride
 
 HOSTILE = "said\x1b[31m\x1b]0;title\x07\rover\x9b2J\u202eevil\nnext: line"
@@ -241,30 +242,33 @@ def test_diff_with_the_source_says_which_of_every_kind_are_not_applied(
     assert {part["reason"] for part in parts} == {"stale", None}
 
 
-def test_hostile_texts_of_no_kind_reach_a_terminal(console: Console, project: Path) -> None:
+def test_hostile_texts_of_no_kind_reach_a_terminal(
+    console: Console, project: Path, programs: Programs
+) -> None:
     _write_hostile(project)
 
     for command in ("show", "diff", "history"):
         piped = console(command, NAME).out
         assert not CONTROLS.search(piped.encode())
         assert "\u202e" not in piped
-    code, got = on_terminal(["show", NAME], project)
+    got = on_terminal(programs, "show", NAME, folder=project)
 
-    assert code == 0
-    assert not CONTROLS.search(re.sub(rb"\x1b\[[0-9;]*m|\r\n", b"", got))
-    assert "\u202e" not in got.decode()
+    assert not CONTROLS.search(re.sub(r"\x1b\[[0-9;]*m|\r\n", "", got).encode())
+    assert "\u202e" not in got
     # Those of inputs, outputs and outcomes are JSON, which escapes line breaks.
     assert console("show", NAME).out.count(f": {SPELLED}\n    next: line\n") == 9
 
 
-def test_long_texts_are_wrapped_on_a_terminal_only(console: Console, project: Path) -> None:
+def test_long_texts_are_wrapped_on_a_terminal_only(
+    console: Console, project: Path, programs: Programs
+) -> None:
     store = make_project(project)
     long = " ".join(["word"] * 40)
     store.set_tool_override(prompt_of(project), name="search", description=long)
 
-    _, got = on_terminal(["show", NAME], project, {"NO_COLOR": "1"})
+    got = on_terminal(programs, "show", NAME, folder=project, NO_COLOR="1")
 
-    lines = got.decode().splitlines()
+    lines = got.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("  description: word"))
     assert all(len(line) <= 60 for line in lines[start : start + 4])
     assert lines[start + 1].startswith("    word word")

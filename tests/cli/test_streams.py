@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import shlex
 import subprocess
@@ -15,8 +14,9 @@ from pathlib import Path
 import pytest
 from click import Context
 
-from cli.console import Console, process, read_terminal, write
+from cli.console import Console, on_terminals, process, write
 from integrations.words import AGENT, write_project
+from programs import Programs
 from promptgraft.cli.main import app
 from promptgraft.overrides import Revision
 
@@ -69,26 +69,14 @@ def shell(line: str, folder: Path) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-def on_terminal(
-    arguments: Sequence[str],
-    folder: Path,
-    environment: Mapping[str, str] | None = None,
-    program: Sequence[str] = ("-m", "promptgraft"),
-) -> tuple[int, bytes]:
-    """Run a command whose standard output is a terminal; return exit code and what it got."""
-    ours, theirs = pty.openpty()
-    child = subprocess.Popen(
-        [sys.executable, *program, *arguments],
-        cwd=folder,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "60", **(environment or {})},
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=subprocess.PIPE,
+def on_terminal(programs: Programs, *words: str, folder: Path, **environment: str) -> str:
+    """Run a command, which must be well, on a terminal of 60 columns; return what that got."""
+    usual = {"TERM": "xterm-256color", "COLUMNS": "60"}
+    code, (got, _) = on_terminals(
+        programs, *words, number=2, folder=folder, environment=usual | environment
     )
-    os.close(theirs)
-    got = read_terminal(ours)
-    child.communicate(timeout=60)
-    return child.returncode, got
+    assert code == 0
+    return got
 
 
 @pytest.fixture
@@ -252,37 +240,33 @@ def test_what_a_template_prints_does_not_mix_with_the_document(
     assert ended.stderr == b"hello\n"
 
 
-def test_colours_only_on_a_terminal_that_wants_them(hostile: Path) -> None:
-    colour = b"\x1b[32m"
-
-    assert colour in on_terminal(["diff", NAME], hostile)[1]
+def test_colours_only_on_a_terminal_that_wants_them(hostile: Path, programs: Programs) -> None:
+    assert "\x1b[32m" in on_terminal(programs, "diff", NAME, folder=hostile)
     for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
-        code, got = on_terminal(["diff", NAME], hostile, environment)
-        assert code == 0
-        assert b"\x1b" not in got
+        assert "\x1b" not in on_terminal(programs, "diff", NAME, folder=hostile, **environment)
 
 
-def test_hostile_texts_do_not_reach_a_terminal(hostile: Path) -> None:
-    lines = [f"{command} {NAME}" for command in ("show", "diff", "history")]
+@pytest.mark.parametrize("command", ["show", "diff", "history"])
+def test_hostile_texts_do_not_reach_a_terminal(
+    command: str, hostile: Path, programs: Programs
+) -> None:
+    got = on_terminal(programs, command, NAME, folder=hostile)
 
-    code, got = on_terminal(lines, hostile, program=("-c", IN_TURN))
-
-    assert code == 0
-    for line, text in printed_by(got, lines).items():
-        ours = re.sub(rb"\x1b\[[0-9;]*m|\r\n", b"", text)
-        assert not CONTROLS.search(ours), line
-        assert b"\x1b[31mover" not in text
-        assert "\u202e" not in text.decode()
+    assert not CONTROLS.search(re.sub(r"\x1b\[[0-9;]*m|\r\n", "", got).encode())
+    assert "\x1b[31mover" not in got
+    assert "\u202e" not in got
 
 
-def test_long_values_are_wrapped_on_a_terminal_and_paths_stay_whole(hostile: Path) -> None:
+def test_long_values_are_wrapped_on_a_terminal_and_paths_stay_whole(
+    hostile: Path, programs: Programs
+) -> None:
     path = f"{hostile}/.promptgraft/overrides/support/triage/canary.json"
 
-    _, got = on_terminal(["show", NAME], hostile, {"NO_COLOR": "1"})
+    got = on_terminal(programs, "show", NAME, folder=hostile, NO_COLOR="1")
 
-    lines = got.decode().splitlines()
+    lines = got.splitlines()
     assert f"file      {path}" in lines
-    assert "revision  2 (" in got.decode()
+    assert "revision  2 (" in got
     revision = next(index for index, line in enumerate(lines) if line.startswith("revision"))
     assert len(lines[revision]) <= 60
     assert lines[revision + 1].startswith(" " * 10)

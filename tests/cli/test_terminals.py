@@ -9,12 +9,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cli.console import read_terminal
+from programs import Programs
 
 SCRIPT = """
 import json, subprocess, sys
@@ -110,13 +111,25 @@ def test_the_panel_stands_on_a_terminal_of_60_columns_and_goes(script: Path, tmu
     assert "\n".join(tmux.lines[2:]).replace("ready", "").strip() == ""
 
 
-def on_terminal(script: Path, environment: Mapping[str, str]) -> str:
+USUAL = {"TERM": "xterm-256color", "COLUMNS": "60", "LINES": "24"}
+
+
+def on_terminal(programs: Programs, script: Path, **environment: str) -> str:
     """Run the script with a terminal for standard error; return what it got."""
     ours, theirs = pty.openpty()
-    usual = {"TERM": "xterm-256color", "COLUMNS": "60", "LINES": "24", "LC_ALL": "C.UTF-8"}
+    with programs.started(script, environment=USUAL | environment, terminals=[theirs]) as child:
+        assert child.wait(60) == 0
+    os.close(theirs)
+    return read_terminal(ours).decode().replace("\r\n", "\n")
+
+
+def in_encoding(name: str, script: Path, **environment: str) -> str:
+    """Do so in a process of its own: which encoding it has is read as it begins."""
+    ours, theirs = pty.openpty()
+    small = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": name}
     child = subprocess.Popen(
         [sys.executable, str(script)],
-        env={**os.environ, **usual, **environment},
+        env={**os.environ, **USUAL, **small, **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=theirs,
@@ -131,17 +144,17 @@ def without_escapes(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 
-def test_colours_are_left_out_when_they_are_not_wanted(script: Path) -> None:
+def test_colours_are_left_out_when_they_are_not_wanted(script: Path, programs: Programs) -> None:
     colour = re.compile(r"\x1b\[[0-9;]*(?:3[0-7]|38;[0-9;]+)m")
 
-    assert colour.search(on_terminal(script, {}))
-    plain = on_terminal(script, {"NO_COLOR": "1"})
+    assert colour.search(on_terminal(programs, script))
+    plain = on_terminal(programs, script, NO_COLOR="1")
     assert not colour.search(plain)
     assert "╭─ promptgraft optimize triage" in without_escapes(plain)
 
 
-def test_a_dumb_terminal_gets_lines(script: Path) -> None:
-    assert on_terminal(script, {"TERM": "dumb"}).splitlines() == [
+def test_a_dumb_terminal_gets_lines(script: Path, programs: Programs) -> None:
+    assert on_terminal(programs, script, TERM="dumb").splitlines() == [
         "promptgraft optimize triage",
         "plan: at most 100 rollouts",
         "warning: a small budget",
@@ -156,9 +169,8 @@ def test_a_dumb_terminal_gets_lines(script: Path) -> None:
 
 
 def test_a_small_encoding_gets_a_plain_frame_and_spelled_letters(script: Path) -> None:
-    small = {"LC_ALL": "C", "PYTHONUTF8": "0"}
-    panel = on_terminal(script, {**small, "PYTHONIOENCODING": "latin-1"})
-    lines = on_terminal(script, {**small, "PYTHONIOENCODING": "ascii", "TERM": "dumb"})
+    panel = in_encoding("latin-1", script)
+    lines = in_encoding("ascii", script, TERM="dumb")
 
     assert panel.isascii()
     assert "+- promptgraft optimize triage -" in without_escapes(panel)
