@@ -1,4 +1,4 @@
-"""Ten small projects of different shape, and the models behind loopback servers that answer them.
+"""Nine small projects of different shape, and the models behind loopback servers that answer them.
 
 The models write as long as such models do: labels, sentences, replies of several hundred
 characters, and instructions that gain a rule or two with every reflection.
@@ -259,12 +259,6 @@ SHAPES: Mapping[str, Shape] = {
         calls=Call("find_order", '{"number": "1000"}'),
         optimizer=_ONLY_RULES,
     ),
-    "documents": Shape(
-        prompt=_prompt(_SORTING, _TASK, _RULES_SECTION),
-        asked=6000,
-        task="anthropic claude-haiku-4-5",
-        optimizer={**_ONLY_RULES, "rollout_budget": 60},
-    ),
     "worked examples": Shape(
         prompt=_prompt(
             "examples: examples.yaml\n", "# Task\n\nAnswer in one sentence.", "# Rules\n\nBe exact."
@@ -315,13 +309,6 @@ def _free(task: str, rules: str, **more: Any) -> Shape:
 
 FREE_TEXTS: Mapping[str, Shape] = {
     "amounts": _free("Name the amount.", "Only a number.", expected=lambda number: str(number * 7)),
-    "translations": _free(
-        "Translate.",
-        "Be exact.",
-        expected=lambda number: prose(f"wanted {number}", 40),
-        answers=lambda number: prose(f"said {number}", 45),
-        metrics=[{"name": "edit_similarity"}],
-    ),
     "letters": _free(
         "Write the letter.",
         "Be polite.",
