@@ -518,10 +518,10 @@ def test_no_sdk_is_loaded_before_something_is_asked() -> None:
 
 FORK = """
 import os, sys, warnings
-from promptgraft import AnthropicAdapter, MarkdownSection, Prompt, PromptTemplate, Session
+from promptgraft import MarkdownSection, OpenAIAdapter, Prompt, PromptTemplate, Session
 section = MarkdownSection(title="T", key="t", template="Go.")
 prompt = Prompt(PromptTemplate(ns="n", key="k", sections=[section]))
-adapter = AnthropicAdapter(sys.argv[1], api_key=sys.argv[2], base_url=sys.argv[3], timeout=5)
+adapter = OpenAIAdapter(sys.argv[1], api_key=sys.argv[2], base_url=sys.argv[3], timeout=5)
 print(adapter.evaluate(prompt, session=Session()).text, flush=True)
 warnings.simplefilter("ignore")
 before = adapter._line.caller(adapter._new_caller)
@@ -536,7 +536,7 @@ print(adapter.evaluate(prompt, session=Session()).text)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
 def test_an_adapter_answers_on_both_sides_of_a_fork(programs: Programs) -> None:
-    with LoopbackServer(AnthropicMessages(), brain=says("hi")) as server:
+    with LoopbackServer(OpenAIChat(), brain=says("hi")) as server:
         ran = programs("-c", FORK, MODEL, KEY, server.base_url)
     assert (ran.returncode, ran.stdout.split()) == (0, ["hi", "hi", "hi"])
 
