@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import sqlalchemy
 
 from database.database_servers import Server, missing, running
 from jobs.job_world import RESTARTS, kept_lines, outcome, work_off, write_project
+from programs import Programs
 from promptgraft.service.database import Database, DatabaseError
 from promptgraft.service.jobs import JobManager, JobState
 
@@ -60,7 +60,9 @@ def test_a_write_waits_for_a_database_that_is_away(server: Server) -> None:
     hasty.close()
 
 
-def test_every_job_ends_although_the_database_is_restarted(server: Server, tmp_path: Path) -> None:
+def test_every_job_ends_although_the_database_is_restarted(
+    server: Server, tmp_path: Path, programs: Programs
+) -> None:
     path = write_project(tmp_path / "support")
     url = server.fresh()
     with JobManager("sqlite://", projects={"support": path}) as straight:
@@ -68,24 +70,21 @@ def test_every_job_ends_although_the_database_is_restarted(server: Server, tmp_p
         work_off(straight)
         result = outcome(straight, wanted)
         lines = len(kept_lines(straight.database, wanted))
-    with JobManager(url, projects={"support": path}) as manager:
+    with JobManager(url, projects={"support": path}) as manager, ExitStack() as started:
         jobs = [
             manager.create("support", "triage", {"store": False}) for _ in range(WORKERS * RESTARTS)
         ]
-        command = [sys.executable, "-m", "promptgraft", "worker", "--until-idle"]
+        command = ("-m", "promptgraft", "worker", "--until-idle", "--project", f"support={path}")
+        environment = {"PROMPTGRAFT_JOBS": url}
         workers = [
-            subprocess.Popen(
-                [*command, "--project", f"support={path}"],
-                env={**os.environ, "PROMPTGRAFT_JOBS": url},
-                stderr=subprocess.DEVNULL,
-            )
+            started.enter_context(programs.started(*command, environment=environment))
             for _ in range(WORKERS)
         ]
         for _ in range(RESTARTS):
             _wait_for_answers(manager)
             ended(server)
             server.process.start()
-        assert [worker.wait(600) for worker in workers] == [0] * WORKERS
+        assert [worker.wait() for worker in workers] == [0] * WORKERS
         # A worker that found nothing to do may have left before another lost its job.
         work_off(manager, most=len(jobs))
         for job in jobs:
