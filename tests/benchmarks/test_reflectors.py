@@ -73,7 +73,8 @@ def test_a_text_that_is_written_anew_doubles_no_definition(kind: str, seed: int)
     assert [world.damage(texts) for texts in curve.pool] == [()] * len(curve.pool)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# The other kinds differ from slots in what the model makes of a question.
+@pytest.mark.parametrize("kind", ["strong lines", "slots", "one text", "graph"])
 @pytest.mark.parametrize(
     "search",
     [
