@@ -11,7 +11,7 @@ from promptgraft.ground.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from promptgraft.runs.folder import RunFolder
-    from promptgraft.runs.history import RunHistory
+    from promptgraft.runs.history import RunActivity, RunHistory
     from promptgraft.runs.reading import (
         RunRecord,
         RunSummary,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "RunActivity",
     "RunFolder",
     "RunHistory",
     "RunRecord",

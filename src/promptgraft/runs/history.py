@@ -205,18 +205,11 @@ class StepCandidates:
 
 
 @attrs.define(kw_only=True)
-class RunHistory:
-    """The state of a run. The cost of adding an event does not grow with the run.
+class RunActivity:
+    """What a run is doing, what it has used, and what it waits for.
 
     Attributes:
-        started: the first event; None before it.
         plan: the limits of the process that works on the run, or worked on it last.
-        candidates: the pool, in order, with current scores and means.
-        rejections: every rejected proposal, including those that were repaired.
-        merges: every merge that was tried.
-        ended: the last event; None while the run has not ended.
-        best: position of the best candidate. Estimates of other candidates may be higher.
-        accepted: kept rewrites; ``merged`` counts accepted merges.
         steps: the latest step of any event; after the end, the number of steps begun.
         rollouts: rollouts used, like ``reflections`` and ``tokens``.
         cost: US dollars used; like ``expected_cost``, None if a price is unknown.
@@ -225,22 +218,10 @@ class RunHistory:
             know it.
         done: answers at this place so far, out of ``total``, which is 0 if unknown.
         in_flight: calls in flight.
-        curve: the successive means of the best candidate.
         wait: the latest wait of a call; None once an answer has arrived.
-        tried: the candidates that were evaluated in each step.
-        taught: cases whose ``expected`` came from a teacher, by id.
-        rounds: its rounds or steps, by number.
     """
 
-    started: events.RunStarted | None = None
     plan: RunPlanned | None = None
-    candidates: list[events.CandidateAdded] = attrs.field(factory=list)
-    rejections: list[events.MutationRejected] = attrs.field(factory=list)
-    merges: list[events.MergeAccepted | events.MergeRejected] = attrs.field(factory=list)
-    ended: events.RunEnded | None = None
-    best: int = 0
-    accepted: int = 0
-    merged: int = 0
     steps: int = 0
     rollouts: int = 0
     reflections: int = 0
@@ -251,15 +232,123 @@ class RunHistory:
     done: int = 0
     total: int = 0
     in_flight: int = 0
-    curve: list[float] = attrs.field(factory=list)
     wait: CallWaits | None = None
+    _position: str = ""
+    _paced: tuple[datetime, int] | None = None
+
+    def _restart(self) -> None:
+        # A resumed run repeats all events from the start, except for the plan, which follows.
+        self.wait, self.place, self._position, self._paced = None, None, "", None
+        self.steps = self.done = self.total = self.in_flight = 0
+        self.rollouts = self.reflections = self.tokens = 0
+        self.cost = Decimal(0)
+
+    def _act(self, event: Event) -> None:
+        """Add an event about what the run is doing."""
+        match event:
+            case events.RolloutCompleted():
+                # Published one by one after the batch is complete, so the count must not drop.
+                self.rollouts = max(self.rollouts, event.total_rollouts)
+                position = event.position.rpartition("/")[0]
+                # If steps overlap, rollouts of a step arrive while later steps are in progress.
+                if position != self._position and Place.parse(position).step >= self.steps:
+                    self._go_to(position)
+            case Working() | RunProgress():
+                self._work(event)
+            case RunPlanned():
+                self.plan, self.expected_cost = event, event.expected_cost
+            case CallWaits():
+                self.wait = event
+
+    def _work(self, event: Working | RunProgress) -> None:
+        before = self.rollouts
+        self._go_to(event.position)
+        # After `_go_to`, which resets them at a new place.
+        self.done, self.total, self.expected_cost = event.done, event.total, event.expected_cost
+        if isinstance(event, RunProgress):
+            self.in_flight = event.in_flight
+        self._use(event)
+        if isinstance(event.time, UnsetType):
+            return
+        is_known = self.wait is not None and self.wait.seconds is not None
+        if self.rollouts != before and not (is_known and self.is_waiting(event.time)):
+            # An answer arrived; only a wait of known length may still apply to other calls.
+            self.wait = None
+        if self.total and self._paced is None:
+            # Earlier answers came from the journal and would distort the pace.
+            self._paced = event.time, self.rollouts
+
+    def _use(self, event: events.CandidateAdded | Working | RunProgress) -> None:
+        if event.rollouts >= self.rollouts:  # overlapping steps may have used more already
+            self.rollouts, self.reflections = event.rollouts, event.reflections
+            self.cost, self.tokens = event.cost, event.tokens
+
+    def _go_to(self, position: str) -> None:
+        if position != self._position:
+            self._position, self.done, self.total = position, 0, 0
+            self.place = Place.parse(position) if position else None
+            self.steps = max(self.steps, self.place.step if self.place else 0)
+
+    @property
+    def budget(self) -> int | None:
+        """Rollouts that may be used; None if unknown."""
+        return self.plan.budget if self.plan else None
+
+    def is_waiting(self, now: datetime) -> bool:
+        """Return whether a call may still be waiting; without a known length, until an answer."""
+        wait = self.wait
+        if wait is None or wait.seconds is None or isinstance(wait.time, UnsetType):
+            return wait is not None
+        return now < wait.time + timedelta(seconds=wait.seconds)
+
+    def elapsed(self, now: datetime) -> float:
+        """Return the seconds since the current process started to work on the run."""
+        began = self.plan.time if self.plan else None
+        return max(0.0, (now - began).total_seconds()) if isinstance(began, datetime) else 0.0
+
+    def left(self, now: datetime) -> float | None:
+        """Return the seconds that the rest of the budget takes at this pace; None if unknown."""
+        if self._paced is None:
+            return None
+        since, rollouts = self._paced
+        progress, passed = self.rollouts - rollouts, now - since
+        if progress < 1 or passed < _LEAST_FOR_A_PACE:
+            return None
+        return max(0, (self.budget or 0) - self.rollouts) * passed.total_seconds() / progress
+
+
+@attrs.define(kw_only=True)
+class RunHistory(RunActivity):
+    """The state of a run. The cost of adding an event does not grow with the run.
+
+    Attributes:
+        started: the first event; None before it.
+        candidates: the pool, in order, with current scores and means.
+        rejections: every rejected proposal, including those that were repaired.
+        merges: every merge that was tried.
+        ended: the last event; None while the run has not ended.
+        best: position of the best candidate. Estimates of other candidates may be higher.
+        accepted: kept rewrites; ``merged`` counts accepted merges.
+        curve: the successive means of the best candidate.
+        tried: the candidates that were evaluated in each step.
+        taught: cases whose ``expected`` came from a teacher, by id.
+        rounds: its rounds or steps, by number.
+    """
+
+    started: events.RunStarted | None = None
+    candidates: list[events.CandidateAdded] = attrs.field(factory=list)
+    rejections: list[events.MutationRejected] = attrs.field(factory=list)
+    merges: list[events.MergeAccepted | events.MergeRejected] = attrs.field(factory=list)
+    ended: events.RunEnded | None = None
+    best: int = 0
+    accepted: int = 0
+    merged: int = 0
+    curve: list[float] = attrs.field(factory=list)
     tried: dict[int, StepCandidates] = attrs.field(factory=dict)
     taught: dict[str, events.CaseTaught] = attrs.field(factory=dict)
     rounds: dict[int, RoundSummary] = attrs.field(factory=dict)
-    _position: str = ""
     _number: int = 0
     _is_cut: bool = False
-    _paced: tuple[datetime, int] | None = None
 
     def add(self, event: Event) -> None:
         """Add an event. Kinds of events that carry no state are ignored.
@@ -275,34 +364,20 @@ class RunHistory:
             before = self.rounds.get(event.step, RoundSummary(number=event.step))
             self.rounds[event.step] = before.after(event)
         match event:
-            case events.RolloutCompleted():
-                # Published one by one after the batch is complete, so the count must not drop.
-                self.rollouts = max(self.rollouts, event.total_rollouts)
-                position = event.position.rpartition("/")[0]
-                # If steps overlap, rollouts of a step arrive while later steps are in progress.
-                if position != self._position and Place.parse(position).step >= self.steps:
-                    self._go_to(position)
-            case Working() | RunProgress():
-                self._work(event)
-            case RunPlanned():
-                self.plan, self.expected_cost = event, event.expected_cost
-            case CallWaits():
-                self.wait = event
             case events.RunStarted():
                 self._begin(event)
             case events.RunEnded():
                 self._end(event)
             case _:
+                self._act(event)
                 self._change(event)
 
     def _begin(self, event: events.RunStarted) -> None:
-        # A resumed run repeats all events from the start, except for the plan, which follows.
-        self.started, self.ended, self.wait, self.place = event, None, None, None
+        self._restart()
+        self.started, self.ended = event, None
         self.candidates, self.rejections, self.merges, self.curve = [], [], [], []
         self.tried, self.taught, self.rounds = {}, {}, {}
-        self.best = self.accepted = self.merged = self.steps = self.done = self.total = 0
-        self.rollouts = self.reflections = self.tokens = self.in_flight = 0
-        self.cost, self._position, self._paced = Decimal(0), "", None
+        self.best = self.accepted = self.merged = 0
 
     def _change(self, event: Event) -> None:
         """Add an event about candidates or proposals."""
@@ -383,35 +458,6 @@ class RunHistory:
         self.expected_cost, self.in_flight = None, 0
         self.rollouts, self.reflections, self.cost = event.rollouts, event.reflections, event.cost
 
-    def _work(self, event: Working | RunProgress) -> None:
-        before = self.rollouts
-        self._go_to(event.position)
-        # After `_go_to`, which resets them at a new place.
-        self.done, self.total, self.expected_cost = event.done, event.total, event.expected_cost
-        if isinstance(event, RunProgress):
-            self.in_flight = event.in_flight
-        self._use(event)
-        if isinstance(event.time, UnsetType):
-            return
-        is_known = self.wait is not None and self.wait.seconds is not None
-        if self.rollouts != before and not (is_known and self.is_waiting(event.time)):
-            # An answer arrived; only a wait of known length may still apply to other calls.
-            self.wait = None
-        if self.total and self._paced is None:
-            # Earlier answers came from the journal and would distort the pace.
-            self._paced = event.time, self.rollouts
-
-    def _use(self, event: events.CandidateAdded | Working | RunProgress) -> None:
-        if event.rollouts >= self.rollouts:  # overlapping steps may have used more already
-            self.rollouts, self.reflections = event.rollouts, event.reflections
-            self.cost, self.tokens = event.cost, event.tokens
-
-    def _go_to(self, position: str) -> None:
-        if position != self._position:
-            self._position, self.done, self.total = position, 0, 0
-            self.place = Place.parse(position) if position else None
-            self.steps = max(self.steps, self.place.step if self.place else 0)
-
     def _lead(self, best: int) -> None:
         self._check("best", best)
         self.best, mean = best, self.candidates[best].mean
@@ -432,11 +478,6 @@ class RunHistory:
     def pareto_ids(self) -> tuple[str, ...]:
         """Ids of the validation set, in the order of scores."""
         return self.started.pareto_ids if self.started else ()
-
-    @property
-    def budget(self) -> int | None:
-        """Rollouts that may be used; None if unknown."""
-        return self.plan.budget if self.plan else None
 
     @property
     def seed(self) -> int | None:
@@ -471,33 +512,11 @@ class RunHistory:
         """The candidates by descending mean; ties keep the older candidate first."""
         return sorted(self.candidates, key=lambda one: (one.mean is None, -(one.mean or 0.0)))
 
-    def is_waiting(self, now: datetime) -> bool:
-        """Return whether a call may still be waiting; without a known length, until an answer."""
-        wait = self.wait
-        if wait is None or wait.seconds is None or isinstance(wait.time, UnsetType):
-            return wait is not None
-        return now < wait.time + timedelta(seconds=wait.seconds)
-
     @property
     def began(self) -> datetime | None:
         """The time of the first event; None before it."""
         began = self.started.time if self.started else None
         return began if isinstance(began, datetime) else None
-
-    def elapsed(self, now: datetime) -> float:
-        """Return the seconds since the current process started to work on the run."""
-        began = self.plan.time if self.plan else None
-        return max(0.0, (now - began).total_seconds()) if isinstance(began, datetime) else 0.0
-
-    def left(self, now: datetime) -> float | None:
-        """Return the seconds that the rest of the budget takes at this pace; None if unknown."""
-        if self._paced is None:
-            return None
-        since, rollouts = self._paced
-        progress, passed = self.rollouts - rollouts, now - since
-        if progress < 1 or passed < _LEAST_FOR_A_PACE:
-            return None
-        return max(0, (self.budget or 0) - self.rollouts) * passed.total_seconds() / progress
 
     def progress(self) -> RunProgress:
         """Return the state of the run as a progress event."""
