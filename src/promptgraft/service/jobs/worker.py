@@ -88,6 +88,36 @@ class _Outage:
         self.looks, self.message = 0, ""
 
 
+@attrs.define
+class _Offer:
+    """The jobs that a worker takes.
+
+    Attributes:
+        digests: name of the project and digest of what was submitted.
+        only_dry: the projects of which it takes only dry runs.
+        avoids: why it takes no others, by project.
+    """
+
+    digests: list[tuple[str, str]]
+    only_dry: set[str] = attrs.field(factory=set)
+    avoids: dict[str, str] = attrs.field(factory=dict)
+
+    def leave(self, job: Job, why: str, *, has_changed: bool) -> None:
+        """Take no more jobs of a project that this machine cannot run, or that has changed.
+
+        A dry run needs no key, so that it is taken until one of them cannot be run either.
+        """
+        if has_changed:
+            self.digests = [pair for pair in self.digests if pair != (job.project, job.digest)]
+        elif job.changes.dry_run:
+            self.digests = [pair for pair in self.digests if pair[0] != job.project]
+        else:
+            self.only_dry.add(job.project)
+        self.avoids[job.project] = why
+        if has_changed or job.changes.dry_run:
+            self.avoids[dry_runs_of(job.project)] = why
+
+
 class Worker:
     """Runs the jobs of some projects, each in a child process.
 
@@ -136,9 +166,7 @@ class Worker:
         self._leases: dict[int, float] = {}
         self._is_claim_open = False
         self._ending = threading.Event()
-        self._digests = _digests(self._projects)
-        self._avoids: dict[str, str] = {}
-        self._only_dry: set[str] = set()
+        self._offer = _Offer(_digests(self._projects))
         self._presence = Presence(self._database, name=self._name, processes=processes)
 
     def run(self, *, until_idle: bool = False) -> None:
@@ -182,13 +210,13 @@ class Worker:
             why = _lost(job)
             told(_logger, logging.WARNING, "job_lost", why, job=job.id, attempt=job.attempts)
         over_limit = self._over_limit()
-        digests = [pair for pair in self._digests if pair[0] not in over_limit]
+        digests = [pair for pair in self._offer.digests if pair[0] not in over_limit]
         if not digests:
             return None
         try:
             return self._database.write(
                 lambda connection: self._rows.claim(
-                    connection, digests, self._name, only_dry=self._only_dry
+                    connection, digests, self._name, only_dry=self._offer.only_dry
                 )
             )
         except DatabaseError:
@@ -224,7 +252,7 @@ class Worker:
         """Look at children and queue once; return whether there is nothing to do."""
         self._reap()
         self._end_late()
-        self._presence.show(sorted(self._projects), self._avoids)
+        self._presence.show(sorted(self._projects), self._offer.avoids)
         while len(self._children) < len(self._shares):
             claim = self.claim()
             if claim is None:
@@ -248,7 +276,7 @@ class Worker:
         A worker that lives renews the lease of its job; that of a lost one soon runs out.
         """
         with self._database.reading() as connection:
-            running = self._rows.leases(connection, self._digests)
+            running = self._rows.leases(connection, self._offer.digests)
         for job, lease in running:
             if job.number not in self._leases:
                 self._leases[job.number] = lease
@@ -328,21 +356,9 @@ class Worker:
             told(_logger, level, f"job_{now.state}", words, job=job.id, attempt=job.attempts)
 
     def _leave(self, job: Job, code: int, why: str) -> None:
-        """Stop claiming jobs of a project that this machine cannot run, or that has changed.
-
-        A dry run needs no key, so that it is claimed until one of them cannot be run either.
-        """
-        if code == HAS_CHANGED:
-            self._digests = [pair for pair in self._digests if pair != (job.project, job.digest)]
-        elif job.changes.dry_run:
-            self._digests = [pair for pair in self._digests if pair[0] != job.project]
-        else:
-            self._only_dry.add(job.project)
         with self._database.reading() as connection:
             error = self._error_of(connection, job) or why
-        self._avoids[job.project] = error
-        if code == HAS_CHANGED or job.changes.dry_run:
-            self._avoids[dry_runs_of(job.project)] = error
+        self._offer.leave(job, error, has_changed=code == HAS_CHANGED)
 
     def _error_of(self, connection: Connection, job: Job) -> str:
         """Return the error of the attempt that a claimed job was in; others may have followed."""
@@ -387,7 +403,7 @@ class Worker:
             self._presence.end()
 
 
-def _digests(projects: Mapping[str, Project]) -> Sequence[tuple[str, str]]:
+def _digests(projects: Mapping[str, Project]) -> list[tuple[str, str]]:
     return [
         (name, submitted_digest(project, prompt))
         for name, project in projects.items()
