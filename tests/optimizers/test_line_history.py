@@ -30,7 +30,12 @@ from optimizers.worlds import (
 from promptgraft.adapters.scripted import Reply
 from promptgraft.algorithms.gepa import GepaMutationProposed, RolloutFeedback
 from promptgraft.algorithms.gepa.additions.lines.addition import LineHistory, LinePlan
-from promptgraft.algorithms.gepa.additions.lines.credit import AddedLine, Addressed, Rule
+from promptgraft.algorithms.gepa.additions.lines.credit import (
+    AddedLine,
+    Rule,
+    addressing,
+    telling_words,
+)
 from promptgraft.journal import MemoryJournal
 from promptgraft.prompt import MarkdownSection, Prompt, RenderedPrompt
 from promptgraft.runtime import Session
@@ -181,9 +186,8 @@ def test_lines_address_complaints_that_say_the_same(
     complaint: str, asked_for: str, found: list[int]
 ) -> None:
     lines = lines_of(LINES)
-    addressed = Addressed.by({PART: lines})
     said = frozenset(complaint.split())
-    places = addressed.lines(said, asked_for.split())
+    places = addressing(telling_words({PART: lines}), said, asked_for.split())
     assert places == tuple((PART, lines[number].key) for number in found)
 
 
@@ -338,12 +342,13 @@ def test_a_line_shares_half_with_a_complaint_that_it_addresses(
     lines: list[frozenset[str]], complaint: frozenset[str], asked_for: frozenset[str]
 ) -> None:
     text = "\n".join(f"- {' '.join(sorted(words))}" for words in lines)
-    found = Addressed.by({PART: lines_of(text)}).lines(complaint, asked_for)
+    words = telling_words({PART: lines_of(text)})
+    found = addressing(words, complaint, asked_for)
     said = {line.key: frozenset(line.words) for line in lines_of(text)}
     for _, key in found:
         assert 2 * len(said[key] & complaint) >= len(complaint) > 0
     # More input never unsays a line.
-    more = Addressed.by({PART: lines_of(text)}).lines(complaint, asked_for | complaint)
+    more = addressing(words, complaint, asked_for | complaint)
     assert set(found) <= set(more)
 
 

@@ -118,7 +118,13 @@ class AnswerGuard:
             proposal = _texts_in(proposal)
             # The present text in the same form, or the passages that it has already would seem new.
             description = attrs.evolve(description, text=_texts_in(description.text))
-        if copied := self.find(proposal, known_texts(description)):
+        present_texts = (
+            *(description.text, description.title, description.output, description.schema),
+            *description.opaque.values(),
+            *description.siblings,
+            *(text for _, text in description.neighbours),
+        )
+        if copied := self.find(proposal, present_texts):
             raise InvalidProposalError(RejectionReason.COPIED_ANSWER, copied.detail)
 
     def find(self, proposal: str, present_texts: Iterable[str]) -> Copied | None:
@@ -182,19 +188,6 @@ class AnswerGuard:
         passage = phrase.passage(start, start + count)
         counted = is_spaced(passage) and WORD * count >= self._weight
         return Copied(passage=passage, words=count if counted else None)
-
-
-def known_texts(description: ModuleDescription) -> tuple[str, ...]:
-    """Return the texts that the prompt already has: that of the part, and the other parts."""
-    return (
-        description.text,
-        description.title,
-        description.output,
-        description.schema,
-        *description.opaque.values(),
-        *description.siblings,
-        *(text for _, text in description.neighbours),
-    )
 
 
 def _texts_in(text: str) -> str:

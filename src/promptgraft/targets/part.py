@@ -45,6 +45,7 @@ class View:
         max_part_chars: maximum length of a new text.
         max_shown_chars: how much of a neighbour is shown.
         max_task_examples: how many examples a section may hold.
+        described: the parts that have been described, for those who keep the view.
     """
 
     template: PromptTemplate[object]
@@ -52,6 +53,7 @@ class View:
     max_part_chars: int
     max_shown_chars: int
     max_task_examples: int
+    described: dict[Module, ModuleDescription] = attrs.field(factory=dict, init=False, eq=False)
 
     @classmethod
     def of_source(cls, template: PromptTemplate[object]) -> View:

@@ -50,13 +50,6 @@ from promptgraft.targets.types import (
 _KEPT_VIEWS = 256  # candidates
 
 
-@attrs.frozen
-class _Recent:
-    override: PromptOverride
-    view: View
-    described: dict[Module, ModuleDescription] = attrs.field(factory=dict, hash=False)
-
-
 @attrs.frozen(kw_only=True)
 class PromptGrafting:
     """One prompt with the overrides in force; changes of candidates apply on top of them.
@@ -76,7 +69,7 @@ class PromptGrafting:
     max_part_chars: int
     max_shown_chars: int
     max_task_examples: int
-    _recent: OrderedDict[int, _Recent] = attrs.field(
+    _recent: OrderedDict[int, tuple[PromptOverride, View]] = attrs.field(
         factory=OrderedDict, init=False, repr=False, eq=False
     )
     _bounds: dict[PromptPart, int] = attrs.field(factory=dict, init=False, repr=False, eq=False)
@@ -92,16 +85,32 @@ class PromptGrafting:
 
     def view(self, override: PromptOverride) -> View:
         """Return the prompt with changes; recent views are cached."""
-        return self._look(override).view
+        # Steps look at the same parents and children again and again. The key is the identity,
+        # which is fast to compare; it stays valid because the cache keeps the override alive.
+        if id(override) in self._recent:
+            self._recent.move_to_end(id(override))
+            return self._recent[id(override)][1]
+        template = self.prompt.template
+        view = View(
+            template=template,
+            parts=template.resolved(self.base.merged_with(override)).parts,
+            max_part_chars=self.max_part_chars,
+            max_shown_chars=self.max_shown_chars,
+            max_task_examples=self.max_task_examples,
+        )
+        self._recent[id(override)] = override, view
+        if len(self._recent) > _KEPT_VIEWS:
+            self._recent.popitem(last=False)
+        return view
 
     def describe(
         self, module: Module, part: PromptPart, override: PromptOverride
     ) -> ModuleDescription:
         """Return what the reflection model may know about a part, named like ``module``."""
-        recent = self._look(override)
-        description = recent.described.get(module)
+        view = self.view(override)
+        description = view.described.get(module)
         if description is None:
-            description = part.describe(self._bounded(recent.view, part))
+            description = part.describe(self._bounded(view, part))
             # The same part of one of several prompts has the name of the prompt before its own.
             if description.name != module.name:
                 description = attrs.evolve(description, name=module.name)
@@ -109,10 +118,10 @@ class PromptGrafting:
                 answers = ""
                 if self.prompt.answers is not None:
                     paths = (section.path for section in self.prompt.descriptor.sections)
-                    texts = {show_path(path): recent.view.body(path) for path in paths}
+                    texts = {show_path(path): view.body(path) for path in paths}
                     answers = self.prompt.answers(texts)
                 description = attrs.evolve(description, answers=answers)
-            recent.described[module] = description
+            view.described[module] = description
         return description
 
     def graft(self, override: PromptOverride, part: PromptPart, text: str) -> PromptOverride:
@@ -180,26 +189,6 @@ class PromptGrafting:
             raise InvalidProposalError(
                 RejectionReason.DOES_NOT_FIT, "no text of the prompt would be shown; show a section"
             )
-
-    def _look(self, override: PromptOverride) -> _Recent:
-        # Steps look at the same parents and children again and again. The key is the identity,
-        # which is fast to compare; it stays valid because the cache keeps the override alive.
-        recent_prompt = self._recent.get(id(override))
-        if recent_prompt is not None:
-            self._recent.move_to_end(id(override))
-            return recent_prompt
-        template = self.prompt.template
-        view = View(
-            template=template,
-            parts=template.resolved(self.base.merged_with(override)).parts,
-            max_part_chars=self.max_part_chars,
-            max_shown_chars=self.max_shown_chars,
-            max_task_examples=self.max_task_examples,
-        )
-        recent_prompt = self._recent[id(override)] = _Recent(override, view)
-        if len(self._recent) > _KEPT_VIEWS:
-            self._recent.popitem(last=False)
-        return recent_prompt
 
 
 def merged_entries(

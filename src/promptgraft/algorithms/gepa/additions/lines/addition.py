@@ -41,15 +41,19 @@ _DROPPED = "without lines that do not work"
 
 @attrs.frozen
 class LinePlan:
-    """What a child does with lines that earlier children have tried.
+    """What an attempt does with lines that earlier children have tried, fixed when it begins.
 
     Attributes:
-        carried: lines to add.
+        carried: lines to add to its child.
         idle: lines of the parent to drop.
+        misplaced: the lines that it tries in other parts, instead of a reflection.
+        stop_words: words that are too frequent to identify a complaint.
     """
 
     carried: tuple[Rule, ...] = ()
     idle: tuple[Place, ...] = ()
+    misplaced: Sequence[MisplacedRule] = ()
+    stop_words: frozenset[str] = frozenset()
 
 
 @attrs.define
@@ -106,7 +110,7 @@ class LineHistory:
             records: new rollouts of it.
             stop_words: words that are too frequent to identify a complaint.
         """
-        addressed = credit.Addressed.by(self._lines(candidate))
+        lines = credit.telling_words(self._lines(candidate))
         for record in records:
             if (score := self.scorer.score(record)) is None:
                 continue
@@ -116,10 +120,10 @@ class LineHistory:
             if not is_perfect:
                 complaint = credit.feedback_words(record) - stop_words
             words = frozenset(folded_words(record.inputs_repr))
-            blamed = addressed.lines(complaint, words)
+            blamed = credit.addressing(lines, complaint, words)
             self._credits.subtract(blamed)  # the prompt said so, and it did not work
             if is_perfect or complaint:
-                answering = (addressed.lines(complaint, words) for complaint in earlier)
+                answering = (credit.addressing(lines, complaint, words) for complaint in earlier)
                 alone = dict.fromkeys(places[0] for places in answering if len(places) == 1)
                 self._credits.update([place for place in alone if place not in blamed])
             if complaint:
@@ -179,21 +183,6 @@ def _content(place: Place) -> str:
     return place[1].partition("\n")[2]
 
 
-@attrs.frozen
-class _Note:
-    """What an attempt does with lines, fixed when it begins.
-
-    Attributes:
-        plan: the lines to carry into its child, and those to drop.
-        misplaced: the lines that it tries in other parts, instead of a reflection.
-        stop_words: words that are too frequent to identify a complaint.
-    """
-
-    plan: LinePlan
-    misplaced: Sequence[MisplacedRule]
-    stop_words: frozenset[str]
-
-
 @attrs.define(slots=False)
 class Lines(Addition):
     """Learns from every child which of its lines helped.
@@ -218,8 +207,9 @@ class Lines(Addition):
     def begin(self, attempt: Attempt) -> Proposer | None:
         if self.tools.config.acceptance.max_repeats:
             return None
-        plan, misplaced = self._history.of(attempt.candidate), self._misplaced.take()
-        attempt.notes[self.name] = _Note(plan, misplaced, self._terms.stop_words)
+        misplaced, stop_words = self._misplaced.take(), self._terms.stop_words
+        plan = self._history.of(attempt.candidate)
+        attempt.notes[self.name] = attrs.evolve(plan, misplaced=misplaced, stop_words=stop_words)
         if not misplaced:
             return None
         attempt.is_reflection = False
@@ -228,19 +218,19 @@ class Lines(Addition):
 
     def _relocate(self, attempt: Attempt) -> Asking[Changes]:
         """Try lines in other parts; parent and child are compared on their examples."""
-        note: _Note = attempt.notes[self.name]
-        relocation = Relocation(self.tools.kit, attempt, note.stop_words)
-        changes, about = yield from relocation.run(note.misplaced)
+        plan: LinePlan = attempt.notes[self.name]
+        relocation = Relocation(self.tools.kit, attempt, plan.stop_words)
+        changes, about = yield from relocation.run(plan.misplaced)
         if not changes or self.tools.reflector.was_tried(attempt, changes[-1].candidate):
             return ()
         attempt.minibatch = about
         return changes
 
     def revise(self, attempt: Attempt, changes: Changes) -> Changes:
-        note: _Note | None = attempt.notes.get(self.name)
-        if note is None:
+        plan: LinePlan | None = attempt.notes.get(self.name)
+        if plan is None:
             return changes
-        target, plan = self.tools.kit.target, note.plan
+        target = self.tools.kit.target
         for module in dict.fromkeys(module for module, _ in plan.idle):
             text = target.text(module, changes[-1].candidate)
             idle = [line for line in lines_of(text) if (module, line.key) in plan.idle]
@@ -270,10 +260,10 @@ class Lines(Addition):
 
     def learn(self, attempt: Attempt) -> None:
         """Learn from a child which lines to carry on, to drop, and to try in other parts."""
-        note: _Note | None = attempt.notes.get(self.name)
-        if note is None:
+        plan: LinePlan | None = attempt.notes.get(self.name)
+        if plan is None:
             return
-        if note.misplaced:
+        if plan.misplaced:
             self._misplaced.moved(gained=attempt.accepted)
         if attempt.compared is None:
             return
@@ -282,11 +272,11 @@ class Lines(Addition):
         stop_words, history = self._terms.stop_words, self._history
         kit, changes = self.tools.kit, attempt.changes
         added = tuple(credit.added_lines(kit, changes, before, after, stop_words=stop_words))
-        history.note(note.plan, added)
+        history.note(plan, added)
         new = [record for record in before if record.example_id not in attempt.reused]
         history.learn(attempt.candidate, new, stop_words)
         history.learn(attempt.child, after, stop_words)
-        if not note.misplaced:
-            carried = {rule.place for rule in note.plan.carried}
+        if not plan.misplaced:
+            carried = {rule.place for rule in plan.carried}
             written = [line for line in added if line.rule.place not in carried]
             self._misplaced.note(written, before, attempt.minibatch)

@@ -244,44 +244,37 @@ def _weights(records: Records) -> list[Mapping[str, float]]:
     ]
 
 
-@attrs.frozen
-class Addressed:
-    """What the lines of a candidate are about.
+def telling_words(lines: Mapping[Module, Sequence[Line]]) -> Mapping[Place, frozenset[str]]:
+    """Return the words of each line of a candidate, without those that most lines have."""
+    every = {
+        (module, line.key): frozenset(line.words)
+        for module, module_lines in lines.items()
+        for line in module_lines
+    }
+    counts = Counter(word for words in every.values() for word in words)
+    most = max(1, _TOLD_APART * len(every))
+    common = frozenset(word for word, count in counts.items() if count > most)
+    return {place: words - common for place, words in every.items()}
 
-    Attributes:
-        words: the words of each line, without those that most lines have.
+
+def addressing(
+    lines: Mapping[Place, frozenset[str]], complaint: frozenset[str], input_words: Collection[str]
+) -> tuple[Place, ...]:
+    """Return the lines that address a complaint about an answer, in their order.
+
+    They have at least half of the words of the complaint, and complaint and input together
+    at least half of theirs: a line about much else is judged by much else.
+
+    Args:
+        lines: the telling words of each line.
+        complaint: the words that identify it; none for no complaint.
+        input_words: the words of the input.
     """
-
-    words: Mapping[Place, frozenset[str]]
-
-    @classmethod
-    def by(cls, lines: Mapping[Module, Sequence[Line]]) -> Addressed:
-        """Return it for the lines of all parts."""
-        every = {
-            (module, line.key): frozenset(line.words)
-            for module, module_lines in lines.items()
-            for line in module_lines
-        }
-        counts = Counter(word for words in every.values() for word in words)
-        most = max(1, _TOLD_APART * len(every))
-        common = frozenset(word for word, count in counts.items() if count > most)
-        return cls({place: words - common for place, words in every.items()})
-
-    def lines(self, complaint: frozenset[str], input_words: Collection[str]) -> tuple[Place, ...]:
-        """Return the lines that address a complaint about an answer, in their order.
-
-        They have at least half of the words of the complaint, and complaint and input together
-        at least half of theirs: a line about much else is judged by much else.
-
-        Args:
-            complaint: the words that identify it; none for no complaint.
-            input_words: the words of the input.
-        """
-        vocabulary = complaint.union(input_words)
-        return tuple(
-            place
-            for place, words in self.words.items()
-            if complaint
-            and len(complaint & words) >= _SAME * len(complaint)
-            and len(vocabulary & words) >= _SAME * max(1, len(words))
-        )
+    vocabulary = complaint.union(input_words)
+    return tuple(
+        place
+        for place, words in lines.items()
+        if complaint
+        and len(complaint & words) >= _SAME * len(complaint)
+        and len(vocabulary & words) >= _SAME * max(1, len(words))
+    )
