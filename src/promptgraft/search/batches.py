@@ -80,19 +80,17 @@ class Batch(ABC):
 
     Attributes:
         missing: how many are not recorded yet.
+        first_key: the key of the first of them.
         earlier: the faults that were held back when it was asked for.
         stops_at_failure: whether a failed call cancels the remaining ones.
         is_patient: whether it evaluates a whole set, which may take a day in provider batches.
     """
 
     missing: int = 0
+    first_key: str = ""
     earlier: Sequence[DeferredFault] = ()
     stops_at_failure = False
     is_patient = False
-
-    @abstractmethod
-    def key(self, number: int) -> str:
-        """Return the key of one of the missing answers."""
 
     @abstractmethod
     def work(self, number: int) -> Callable[[], object]:
@@ -155,6 +153,9 @@ class RolloutBatch(Batch):
             # The sort is stable: for each example, requests keep their order.
             self._missing.sort(key=lambda missing: missing[1])
         self.missing: int = len(self._missing)
+        if self._missing:
+            rollouts, place = self._missing[0]
+            self.first_key: str = rollouts.keys[place]
         if sources.in_batches:
             places = [Place.of_rollout(f"{request.position}/0") for request in requests]
             self.is_patient: bool = all(
@@ -207,10 +208,6 @@ class RolloutBatch(Batch):
             recorded=True,
         )
         return RequestedRollouts(request, keys, digests, records)
-
-    def key(self, number: int) -> str:
-        rollouts, place = self._missing[number]
-        return rollouts.keys[place]
 
     def work(self, number: int) -> Callable[[], object]:
         rollouts, place = self._missing[number]
@@ -295,13 +292,14 @@ class QuestionBatch(Batch):
     Attributes:
         sources: answer the remaining questions.
         answers: account for the replies.
-        missing: how many have no reply yet.
+        missing: how many have no reply yet, beginning with that of ``first_key``.
         replies: the replies by the place of their question.
     """
 
     sources: AnswerSources
     answers: Answers
     missing: int = attrs.field(default=0, init=False)
+    first_key: str = attrs.field(default="", init=False)
     earlier: Sequence[DeferredFault] = attrs.field(
         init=False,
         default=attrs.Factory(lambda batch: tuple(batch.answers.deferred), takes_self=True),
@@ -324,6 +322,7 @@ class QuestionBatch(Batch):
         if answer is None:
             session = self.sources.watch.at(key).session(tags={"scope": "reflection"})
             self._missing.append((place, question, session))
+            self.first_key = self.first_key or key
             if self.sources.working is not None:
                 self.sources.working(key, 0, 1)
         else:
@@ -331,10 +330,6 @@ class QuestionBatch(Batch):
             spent += [*paid, *answers.unused_calls(key, paid)]
         answers.ledger.count(spent, reflections=answer is not None, recorded=True)
         self.missing = len(self._missing)
-
-    def key(self, number: int) -> str:
-        _, question, _ = self._missing[number]
-        return question.position
 
     def work(self, number: int) -> Callable[[], object]:
         (_, question, session), images = self._missing[number], self.sources.shown_images

@@ -195,7 +195,7 @@ class Calls:
         """
         if batch.missing:
             # The journal of a replay is complete and refuses: nothing may be paid for again.
-            self._journal.admit(batch.key(0))
+            self._journal.admit(batch.first_key)
         executor = self._executor
         if batch.is_patient and self._gathering is not None:
             executor = self._gatherer = self._gatherer or self._gathering()

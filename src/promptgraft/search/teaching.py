@@ -192,6 +192,7 @@ class _TeacherBatch(Batch):
     def __attrs_post_init__(self) -> None:
         self._missing = [question for question in self._questions if not self._recall(question)]
         self.missing = self._left = len(self._missing)
+        self.first_key = self._missing[0].key if self._missing else ""
         self._report()
 
     def _recall(self, question: _TeacherQuestion) -> bool:
@@ -214,9 +215,6 @@ class _TeacherBatch(Batch):
     def _report(self) -> None:
         if self._working is not None and (count := len(self._questions)):
             self._working(Phase.TEACHER.value, count - self._left, count)
-
-    def key(self, number: int) -> str:
-        return self._missing[number].key
 
     def work(self, number: int) -> Callable[[], object]:
         question = self._missing[number]
