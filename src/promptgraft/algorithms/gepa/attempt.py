@@ -17,7 +17,6 @@ from promptgraft.search.acceptance import Change, Compared, Comparer, Rejections
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking, Records
 from promptgraft.search.events import ExampleGenerated, MutationAccepted, MutationRejected
-from promptgraft.search.events import MutationProposed as Proposed
 from promptgraft.search.pipeline import Step as PipelineStep
 from promptgraft.search.population import Seen
 from promptgraft.search.scores import total_of
@@ -106,21 +105,6 @@ class Attempt:
         """Add the parent's rollouts to those that are reused."""
         rollouts = {**self.reused, **{record.example_id: record for record in records}}
         self.records = tuple(rollouts[example.id] for example in self.minibatch)
-
-    def set_changes(self, changes: Changes) -> None:
-        """Set the changes of the child, and publish them."""
-        self.changes = changes
-        for change in changes:
-            self.rejections.emit(
-                Proposed(
-                    step=self.step.number,
-                    parent=self.step.parent,
-                    module=change.module.name,
-                    before=change.before.text,
-                    after=change.text,
-                    reason=change.reason,
-                )
-            )
 
     def compare(self, comparer: Comparer) -> Asking[None]:
         """Evaluate the child, compare it with its parent, and publish a refusal."""

@@ -78,7 +78,7 @@ class GepaSearch(Stepping[Step, Attempt], BaseSearch):
         )
         attempt.add_parent_rollouts(records)
         # Lines 12 and 13: reflect on the module and the rollouts.
-        attempt.set_changes((yield from self.parts.propose(attempt)))
+        yield from self.parts.propose(attempt)
         if attempt.changes:
             yield from attempt.compare(self.parts.comparer)
 

@@ -15,6 +15,7 @@ from promptgraft.algorithms.gepa.settings import GepaSettings
 from promptgraft.search.acceptance import Comparer, Rejections, most_rollouts
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Asking
+from promptgraft.search.events import MutationProposed
 from promptgraft.search.leak_guard import AnswerGuard
 from promptgraft.search.population import Seen
 from promptgraft.search.stops import Patience
@@ -121,14 +122,14 @@ class Parts(Tools):
             attempt.largest = most_rollouts(self.comparer.policy, size) - len(attempt.reused)
         return attempts
 
-    def propose(self, attempt: Attempt) -> Asking[Changes]:
-        """Return the changes of a child: those of a reflection, or of an addition instead."""
+    def propose(self, attempt: Attempt) -> Asking[None]:
+        """Set and publish the changes of a child: those of a reflection, or of an addition."""
         if attempt.is_reflection:
             failures, perfect = self.kit.scorer.split(attempt.records)
             learns_from_perfect = self.config.strategy.learn_from_perfect
             attempt.had_failures = bool(failures or (perfect and learns_from_perfect))
             if not attempt.had_failures:
-                return ()
+                return
         changes: Changes | None = None
         for propose in attempt.proposers:
             if changes is None:
@@ -136,7 +137,18 @@ class Parts(Tools):
         for addition in self.additions:
             if changes:
                 changes = addition.revise(attempt, changes)
-        return changes or ()
+        attempt.changes = changes or ()
+        for change in attempt.changes:
+            self.kit.emit(
+                MutationProposed(
+                    step=attempt.step.number,
+                    parent=attempt.step.parent,
+                    module=change.module.name,
+                    before=change.before.text,
+                    after=change.text,
+                    reason=change.reason,
+                )
+            )
 
     def learn(self, attempt: Attempt) -> None:
         """Learn from an attempt that has ended. Call in the order of the steps."""
