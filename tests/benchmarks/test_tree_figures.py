@@ -33,6 +33,8 @@ NOT_NEEDED = (
     "prompt/sandbox.py",
 )
 """Files for other programs."""
+MOST_WIDE = 15
+"""Classes of more than 15 attributes: settings and documents of a given form, and readers."""
 
 
 def test_the_first_program_loads_only_what_it_needs() -> None:
@@ -46,6 +48,16 @@ def test_variables_and_parameters_name_what_they_hold() -> None:
     names = Counter(tree_figures.local_names(tree_figures.trees()))
     vague = {name: names[name] for name in tree_figures.PRONOUNS if names[name]}
     assert sum(vague.values()) / names.total() <= 0.007, vague
+
+
+def test_hardly_any_class_is_wide() -> None:
+    classes = tree_figures.classes(tree_figures.trees())
+    wide = [
+        node.name
+        for node in classes
+        if tree_figures.attributes(node) > tree_figures.MOST_ATTRIBUTES
+    ]
+    assert len(wide) <= MOST_WIDE, wide
 
 
 def test_a_pronoun_is_counted_once_for_each_function_that_binds_it() -> None:
