@@ -175,14 +175,19 @@ def replaced(lines: Sequence[Line]) -> list[Line]:
     ]
 
 
+def inverse_frequencies(texts: Collection[Collection[str]]) -> dict[str, float]:
+    """Return the inverse document frequency of each word of some texts, given as sets of words."""
+    counts = Counter(word for words in texts for word in words)
+    return {word: math.log((1 + len(texts)) / count) for word, count in counts.items()}
+
+
 def _matching(lines: Sequence[Line]) -> Callable[[int, int], bool]:
     """Return a function that tells whether the lines at two places match.
 
     They do if they share 40 % of the words of the shorter one, weighted by rarity.
     """
-    counts = Counter(word for line in lines for word in set(line.words))
-    weights = {word: math.log((1 + len(lines)) / count) for word, count in counts.items()}
     words = [set(line.words) for line in lines]
+    weights = inverse_frequencies(words)
     weight = [math.fsum(map(weights.__getitem__, sentence)) for sentence in words]
 
     def matches(place: int, later: int) -> bool:

@@ -10,7 +10,6 @@ is, half of the lines are tried instead.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import ClassVar
@@ -25,7 +24,7 @@ from promptgraft.search.asks import Asking, Rollouts, Together
 from promptgraft.search.scores import Score, Scorer, is_behind, paired_gains
 from promptgraft.search.validation import PoolEntry
 from promptgraft.targets.base import InvalidProposalError
-from promptgraft.targets.text_lines import Line, lines_of, replaced, without
+from promptgraft.targets.text_lines import Line, inverse_frequencies, lines_of, replaced, without
 from promptgraft.targets.types import Candidate, GepaExample, Module
 
 _NOTHING_UP_TO = 1_000
@@ -308,12 +307,10 @@ class Shorten(Addition):
 
     def _about(self, name: str, lines: Sequence[RemovableLine]) -> list[RemovableLine]:
         """Return the lines that share the most, weighted by rarity, with an example."""
-        counts = Counter(word for tried in self._tried.values() for word in tried.words)
-        words, every = self._tried[name].words, 1 + len(self._tried)
+        weights = inverse_frequencies([tried.words for tried in self._tried.values()])
+        words = self._tried[name].words
         near = [
-            math.fsum(
-                math.log(every / counts[word]) for word in words.intersection(line.at[1].words)
-            )
+            math.fsum(map(weights.__getitem__, words.intersection(line.at[1].words)))
             for line in lines
         ]
         return [
@@ -381,7 +378,7 @@ class Shorten(Addition):
         answered with the line, then by how much better than without it.
         """
         shared = {name: tried.words.intersection(line.words) for name, tried in self._tried.items()}
-        counts = Counter(word for shared_words in shared.values() for word in shared_words)
+        weights = inverse_frequencies(shared.values())
         named_line = (module.name, line.key)
         holders = {digest for digest, keys in self._keys.items() if named_line in keys}
         ranked = []
@@ -392,7 +389,7 @@ class Shorten(Addition):
             lacking, having = sides
             last = having[-1] if having else lacking[-1]
             gain = last - math.fsum(lacking) / len(lacking) if lacking else 0.0
-            near = math.fsum(math.log((1 + len(shared)) / counts[word]) for word in shared[name])
+            near = math.fsum(map(weights.__getitem__, shared[name]))
             if near or gain > 0:
                 ranked.append((-near, -last, -gain, name))
         examples = {example.id: example for example in self.tools.kit.training}

@@ -19,7 +19,7 @@ from promptgraft.search.acceptance import Change
 from promptgraft.search.algorithm import Kit
 from promptgraft.search.asks import Records
 from promptgraft.search.scores import Scorer
-from promptgraft.targets.text_lines import Line, is_said, lines_of
+from promptgraft.targets.text_lines import Line, inverse_frequencies, is_said, lines_of
 from promptgraft.targets.types import Module, RolloutRecord
 
 _CHANCE = 0.15
@@ -232,15 +232,11 @@ def _weights(records: Records) -> list[Mapping[str, float]]:
     all_words = [
         feedback_words(record).union(folded_words(record.inputs_repr)) for record in records
     ]
-    counts = Counter(word for words in all_words for word in words)
-    most = max(1, _TOLD_APART * len(all_words))  # frequent words tell nothing apart
+    weights = inverse_frequencies(all_words)
+    # Frequent words tell nothing apart.
+    least = math.log((1 + len(all_words)) / max(1, _TOLD_APART * len(all_words)))
     return [
-        {
-            word: math.log((1 + len(all_words)) / counts[word])
-            for word in words
-            if counts[word] <= most
-        }
-        for words in all_words
+        {word: weights[word] for word in words if weights[word] >= least} for words in all_words
     ]
 
 
