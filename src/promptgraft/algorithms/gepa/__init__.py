@@ -3,7 +3,7 @@
 Begin with ``search.py``, which can be laid beside the paper. Of a step, ``select.py`` chooses the
 parent, parts and examples, ``reflect.py`` writes the child, and ``attempt.py`` says what became of
 it; ``merge.py`` combines children of several steps. ``setup.py`` makes all of these from
-``settings.py``, and ``additions`` is what goes beyond the paper.
+``settings.py`` and puts them to use; ``additions`` is what goes beyond the paper.
 """
 
 from typing import TYPE_CHECKING

@@ -193,13 +193,13 @@ class TrainingRollouts:
         """Return the rollouts of a candidate by example."""
         return self._of.get(candidate.digest, {})
 
-    def failed(self, candidate: Candidate) -> dict[str, int]:
-        """Return the examples a candidate failed on, with how often each was learned from."""
+    def failed(self, candidate: Candidate, draws: random.Random) -> list[str]:
+        """Return the examples a candidate failed on, the least often used first."""
         failures = self.scorer.split(self.of(candidate).values()).failures
-        return {
-            record.example_id: self._chosen[candidate.digest, record.example_id]
-            for record in failures
-        }
+        # Mixed first, because sorting keeps the order of equals.
+        mixed = draws.sample([record.example_id for record in failures], len(failures))
+        times = {name: self._chosen[candidate.digest, name] for name in mixed}
+        return sorted(mixed, key=lambda name: times[name] // _TURNS_IN_A_ROW)
 
     def choose(self, candidate: Candidate, examples: Iterable[GepaExample]) -> None:
         """Count that a candidate's rollouts on some examples are learned from once more."""
@@ -257,7 +257,11 @@ class Minibatches:
         if self._choice == "random":
             names = self._random.sample(list(self._examples), size)
         else:
-            again = self._failed(candidate, size) if self._choice == "teaching" else ()
+            again: list[str] = []
+            if self._choice == "teaching":
+                # Failures come first in a minibatch, whose last example is always evaluated anew.
+                places = sum(self._random.random() < _FAILED_SHARE for _ in range(size - 1))
+                again = self._training_rollouts.failed(candidate, self._random)[:places]
             names = self._from_epoch(size, again)
         minibatch = tuple(self._examples[name] for name in names)
         if self._choice == "teaching":
@@ -269,15 +273,7 @@ class Minibatches:
         rollouts: RolloutsById = self._training_rollouts.of(candidate) if self._reuses else {}
         return {example.id: rollouts[example.id] for example in examples if example.id in rollouts}
 
-    def _failed(self, candidate: Candidate, size: int) -> list[str]:
-        """Return earlier failures of a candidate for some places, the least often used first."""
-        failed = self._training_rollouts.failed(candidate)
-        # Failures come first in a minibatch, whose last example is always evaluated anew.
-        places = sum(self._random.random() < _FAILED_SHARE for _ in range(size - 1))
-        mixed = self._random.sample(list(failed), len(failed))  # sorting keeps the order of equals
-        return sorted(mixed, key=lambda name: failed[name] // _TURNS_IN_A_ROW)[:places]
-
-    def _from_epoch(self, size: int, failures: Sequence[str] = ()) -> list[str]:
+    def _from_epoch(self, size: int, failures: Sequence[str]) -> list[str]:
         """Draw distinct examples: ``failures`` first, and none twice before all others."""
         chosen = list(failures)
         while len(chosen) < size:

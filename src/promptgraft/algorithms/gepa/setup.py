@@ -1,4 +1,7 @@
-"""What a search works with, made from its settings."""
+"""What a search works with: made from its settings, and put to use in each step.
+
+``Parts`` begins the attempts of a step, has their changes proposed, and learns from them.
+"""
 
 from __future__ import annotations
 
