@@ -122,9 +122,33 @@ class Answers:
             for spent in attempt
         ]
 
-    def unused_calls(self, key: str, spent: Sequence[Spending]) -> list[Spending]:
-        """Return kept calls that a recorded answer, made with ``spent``, did not use."""
-        return [] if self.calls is None else self.calls.unused(key, spent)
+    def count_recorded(
+        self,
+        keys: Sequence[str],
+        recorded: Mapping[str, Sequence[Spending]],
+        *,
+        rollouts: int = 0,
+        unscored: int = 0,
+        reflections: int = 0,
+    ) -> None:
+        """Count recorded answers, and all calls that earlier processes have made for them.
+
+        Args:
+            keys: all answers that are asked for; of others, calls may have failed.
+            recorded: the calls that each recorded answer was made with.
+            rollouts: rollouts among the recorded answers.
+            unscored: those of them without a score.
+            reflections: reflections among the recorded answers.
+        """
+        spent = [*chain.from_iterable(recorded.values()), *self.failed_calls(keys)]
+        if self.calls is not None:
+            for key, calls in recorded.items():
+                spent += self.calls.unused(key, calls)
+            if self.ledger.whole is not None:
+                self.ledger.count([*self.calls.counted(keys)], in_whole=True)
+        self.ledger.count(
+            spent, rollouts=rollouts, unscored=unscored, reflections=reflections, recorded=True
+        )
 
     def defer(self, key: str, digest: HexDigest, fault: Json) -> None:
         """Hold a fault back until a later answer is recorded."""

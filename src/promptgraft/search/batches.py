@@ -170,7 +170,7 @@ class RolloutBatch(Batch):
             self._sources.working(rollouts.request.position, done, total)
 
     def _recall(self, request: Rollouts) -> RequestedRollouts:
-        answers, ledger, sources = self._answers, self._answers.ledger, self._sources
+        answers, sources = self._answers, self._sources
         try:
             contents = [sources.example_digests[example.id] for example in request.examples]
         except KeyError as missing:
@@ -195,17 +195,11 @@ class RolloutBatch(Batch):
             except (msgspec.MsgspecError, errors.FeedbackError):
                 # The slow reader takes what the fast one cannot, or says what is wrong.
                 records[place] = record_from_json(answers.recall(key, digests[place]), key)
-        spent = [paid for record in records.values() for paid in record.spent]
-        if answers.calls is not None and ledger.whole is not None:
-            ledger.count([*answers.calls.counted(keys)], in_whole=True)
-        spent += answers.failed_calls(keys)
-        for place, record in records.items():
-            spent += answers.unused_calls(keys[place], record.spent)
-        ledger.count(
-            spent,
+        answers.count_recorded(
+            keys,
+            {keys[place]: record.spent for place, record in records.items()},
             rollouts=len(records),
             unscored=[record.feedback for record in records.values()].count(None),
-            recorded=True,
         )
         return RequestedRollouts(request, keys, digests, records)
 
@@ -314,11 +308,9 @@ class QuestionBatch(Batch):
             question = _as_recorded(question, answers.journal)
         if (bus := self.sources.watch.notices) is not None:
             bus.publish(QuestionAsked(position=key, question=question.prompt))
-        if answers.calls is not None and answers.ledger.whole is not None:
-            answers.ledger.count([*answers.calls.counted([key])], in_whole=True)
-        spent = answers.failed_calls([key])
         answer = answers.recall(key, question.digest)
         place = len(self.replies) + len(self._missing)
+        recorded: dict[str, Sequence[spending.Spending]] = {}
         if answer is None:
             session = self.sources.watch.at(key).session(tags={"scope": "reflection"})
             self._missing.append((place, question, session))
@@ -326,9 +318,8 @@ class QuestionBatch(Batch):
             if self.sources.working is not None:
                 self.sources.working(key, 0, 1)
         else:
-            self.replies[place], paid = _read(answer, key)
-            spent += [*paid, *answers.unused_calls(key, paid)]
-        answers.ledger.count(spent, reflections=answer is not None, recorded=True)
+            self.replies[place], recorded[key] = _read(answer, key)
+        answers.count_recorded([key], recorded, reflections=len(recorded))
         self.missing = len(self._missing)
 
     def work(self, number: int) -> Callable[[], object]:

@@ -196,20 +196,19 @@ class _TeacherBatch(Batch):
         self._report()
 
     def _recall(self, question: _TeacherQuestion) -> bool:
-        answers, ledger = self.answers, self.answers.ledger
-        ledger.count(answers.failed_calls([question.key]), recorded=True)
-        match answers.recall(question.key, question.digest):
+        answers, key = self.answers, question.key
+        match answers.recall(key, question.digest):
             case None:
+                answers.count_recorded([key], {})
                 return False
             case {"expected": expected, "spent": list(spent), **more}:
                 question.expected = expected
                 # Records of earlier versions have none.
                 question.tools = _calls_from_json(more.get("tools"))
-                paid = spent_from_json(spent, question.key)
-                ledger.count([*paid, *answers.unused_calls(question.key, paid)], recorded=True)
+                answers.count_recorded([key], {key: spent_from_json(spent, key)})
                 return True
         raise errors.JournalCorruptError(
-            f"the journal's record `{question.key}` is no answer of a teacher; restore the journal"
+            f"the journal's record `{key}` is no answer of a teacher; restore the journal"
         )
 
     def _report(self) -> None:
