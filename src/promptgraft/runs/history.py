@@ -319,7 +319,9 @@ class RunActivity:
 
 @attrs.define(kw_only=True)
 class RunHistory(RunActivity):
-    """The state of a run. The cost of adding an event does not grow with the run.
+    """The state of a run: its :class:`RunActivity`, and what has become of it.
+
+    The cost of adding an event does not grow with the run.
 
     Attributes:
         started: the first event; None before it.
