@@ -47,7 +47,7 @@ from promptgraft.algorithms.gepa import (
 )
 from promptgraft.algorithms.gepa.additions.blame import Names, blamed, blamed_modules, names_of
 from promptgraft.algorithms.gepa.select import Draws, Minibatches, TrainingRollouts, Turn, Turns
-from promptgraft.algorithms.gepa.settings import ADDITIONS, Strategy
+from promptgraft.algorithms.gepa.settings import PRESETS, Strategy
 from promptgraft.errors import ConfigError, TransientProviderError
 from promptgraft.ground.serde import digest_text
 from promptgraft.journal import MemoryJournal
@@ -91,7 +91,7 @@ def test_a_preset_sets_what_is_not_given() -> None:
     assert (paper.strategy.reuse_rollouts, quick.strategy.reuse_rollouts) == (False, True)
     assert (paper.strategy.minibatches, quick.strategy.minibatches) == ("epochs", "teaching")
     assert [one.name for one in quick.used_additions] == ["blame", "shorten"]
-    assert ADDITIONS["paper"] == ()
+    assert PRESETS["paper"]["additions"] == ()
 
 
 @pytest.mark.parametrize("setting", [{"pick": {"score": 1}}, {"frontier_type": "objective"}])

@@ -39,33 +39,34 @@ _QUESTIONS_EACH = 1.2
 
 Preset = Literal["lean", "paper"]
 
-_PRESETS: Mapping[str, Mapping[str, object]] = {
+PRESETS: Mapping[str, Mapping[str, Any]] = {
     "paper": {
+        "validation": Full(),
+        "frontier_pruning": "redundant",
         "exploration": 1.0,
         "minibatches": "epochs",
         "minibatch_growth": 1,
         "reuse_rollouts": False,
         "published_question": True,
+        "max_copied_words": 0,  # no guard
+        "additions": (),
     },
     "lean": {
+        "validation": Racing(),
+        "frontier_pruning": "dominated",
         "exploration": 0.1,
         "minibatches": "teaching",
         "minibatch_growth": 4,
         "reuse_rollouts": True,
         "published_question": False,
+        "max_copied_words": 8,
+        # In the order in which they may take over a proposal.
+        "additions": ("restart", "lines", "whole_prompt", "blame", "shorten"),
     },
 }
-ADDITIONS: Mapping[Preset, Sequence[str]] = {
-    "paper": (),
-    "lean": ("restart", "lines", "whole_prompt", "blame", "shorten"),
-}
-"""The additions of each preset, in the order in which they may take over a proposal."""
+"""What settings are where they are not given."""
 CHOOSING = ("lines", "whole_prompt", "blame")
-"""Those of them that choose modules."""
-COPIED_WORDS: Mapping[Preset, int] = {"paper": 0, "lean": 8}
-"""Default of ``guards.max_copied_words``; 0 for no guard."""
-VALIDATION: Mapping[Preset, Validation] = {"paper": Full(), "lean": Racing()}
-PRUNING: Mapping[Preset, FrontierPruning] = {"paper": "redundant", "lean": "dominated"}
+"""The additions of a preset that choose modules."""
 _MOST_PROPOSALS = 1_000
 """Most proposals under way at a time; all of them begin before the first one ends."""
 
@@ -77,8 +78,8 @@ _VALIDATION = checks.check(
 def _by_preset(name: str) -> Any:
     """Return a default that depends on the field ``preset``."""
     # An unknown preset is refused by its validator, after this runs.
-    lean = _PRESETS["lean"]
-    return attrs.Factory(lambda given: _PRESETS.get(given.preset, lean)[name], takes_self=True)
+    lean = PRESETS["lean"]
+    return attrs.Factory(lambda given: PRESETS.get(given.preset, lean)[name], takes_self=True)
 
 
 @attrs.frozen(kw_only=True)
@@ -241,14 +242,15 @@ class GepaSettings(RunConfig):
         """How much of the validation set candidates are evaluated on."""
         if self.strategy.validation is not None:
             return self.strategy.validation
-        return Full() if self._needs_means else VALIDATION[self.strategy.preset]
+        return Full() if self._needs_means else self._preset["validation"]
 
     @property
     def frontier_pruning(self) -> FrontierPruning:
         """Which leaders cannot be parents; pruning by means requires exact means of all."""
         if self.strategy.frontier_pruning is not None:
             return self.strategy.frontier_pruning
-        return PRUNING[self.strategy.preset] if isinstance(self.validation, Full) else "dominated"
+        is_full = isinstance(self.validation, Full)
+        return self._preset["frontier_pruning"] if is_full else "dominated"
 
     @property
     def module_choice(self) -> ModuleChoice:
@@ -259,7 +261,7 @@ class GepaSettings(RunConfig):
     @cached_property
     def used_additions(self) -> tuple[Addition, ...]:
         """The additions of the search, each with its settings."""
-        names: Sequence[str | Addition] = ADDITIONS[self.strategy.preset]
+        names: Sequence[str | Addition] = self._preset["additions"]
         if self.strategy.module_choice is not None:
             names = [name for name in names if name not in CHOOSING]
         return tuple(map(_as_addition, names if self.additions is None else self.additions))
@@ -268,7 +270,11 @@ class GepaSettings(RunConfig):
     def copied_words(self) -> int:
         """How many consecutive words of an answer an instruction may not contain; 0: no guard."""
         guards_words = self.guards.max_copied_words
-        return COPIED_WORDS[self.strategy.preset] if guards_words is None else guards_words
+        return self._preset["max_copied_words"] if guards_words is None else guards_words
+
+    @property
+    def _preset(self) -> Mapping[str, Any]:
+        return PRESETS[self.strategy.preset]
 
     @property
     def _needs_means(self) -> bool:
