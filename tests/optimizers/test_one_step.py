@@ -59,8 +59,8 @@ def longest_step(settings: dict[str, Any]) -> set[tuple[Path, str]]:
 def test_a_step_can_be_followed() -> None:
     # One after the other: what the first search has parsed, the second one does not parse again.
     bounds = {
-        "published": (PAPER, (21, 139), (59, 354)),
-        "default": (DEFAULT, (30, 198), (69, 416)),
+        "published": (PAPER, (21, 137), (59, 352)),
+        "default": (DEFAULT, (30, 195), (69, 414)),
     }
     for name, (settings, of_search, of_all) in bounds.items():
         every = longest_step(settings)

@@ -13,7 +13,7 @@ from promptgraft.algorithms.gepa.additions.base import GROUP
 SEARCH = Path(search.__file__)
 GEPA = SEARCH.parent
 MOST_LINES = 150
-MOST_LINES_OF_ALL = 4_555
+MOST_LINES_OF_ALL = 4_549
 STRATEGY_WORDS = (
     *("racer", "race", "racing", "stray", "strays", "misplaced", "shortener", "shorten"),
     *("shortening", "lesson", "lessons", "rider", "riders", "carried", "complaint", "complaints"),
