@@ -15,7 +15,7 @@ from promptgraft.cli.demo_run import load_example
 from promptgraft.overrides import LocalPromptOverridesStore
 
 # Enough for the baseline and a winner.
-SHORT = ("--budget", "600")
+SHORT = ("--budget", "300")
 CONTROLS = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
 
 
@@ -37,7 +37,7 @@ def test_the_demo_improves_and_says_so_in_one_document(finished: Path) -> None:
     assert document["model"] == "embedded offline model"
     assert document["improved"] is True
     assert document["scores"]["pareto"]["gain"] > 0
-    assert document["rollouts"]["used"] <= 600 + 214
+    assert document["rollouts"]["used"] <= 300 + 214
     assert Path(document["stored"]["file"]).is_file()
     assert document["stored"]["store"] == str(finished)
 
@@ -57,7 +57,7 @@ def test_progress_in_a_pipe_is_plain_lines(finished: Path) -> None:
     lines = log.decode().splitlines()
     assert lines[0] == "promptgraft demo, embedded offline model, seed 0"
     assert lines[1] == f"the winner will be kept under tag `triage-demo` in {finished}"
-    assert lines[2].startswith("plan: about 814 test calls and ")
+    assert lines[2].startswith("plan: about 514 test calls and ")
     assert lines[-1].startswith("improved: ")
     assert any(re.match(r"step \d+: new text for section ", line) for line in lines)
 

@@ -104,7 +104,7 @@ def test_a_project_from_the_wheel_is_right(installed: Installed) -> None:
 
 
 def test_the_demo_runs_from_the_wheel(installed: Installed) -> None:
-    ended = installed("demo", "--json", "--quiet", "--budget", "600")
+    ended = installed("demo", "--json", "--quiet", "--budget", "300")
 
     assert ended.stderr == ""
     assert ended.returncode in (0, 1)

@@ -117,7 +117,6 @@ def press(control: Locator, key: str = "Enter") -> None:
     control.page.keyboard.press(key)
 
 
-@pytest.mark.parametrize("watched", [NARROW, WIDE], indirect=True)
 def test_from_an_empty_database_to_a_promoted_winner(watched: Watched, manager: JobManager) -> None:
     page, keyboard = watched.page, watched.page.keyboard
     press(page.get_by_role("link", name="New job"))
