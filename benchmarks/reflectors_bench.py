@@ -25,6 +25,7 @@ from typing import Any
 import attrs
 from gepa.strategies.proposal_sampling import IndependentSampling
 
+from promptgraft.algorithms.gepa import Racing
 from promptgraft.search import Plateau
 from reflectors.kinds import KINDS
 from reflectors.slots import FORBIDS, SlotWorld
@@ -46,6 +47,9 @@ METHODS: Mapping[str, Search] = {
         additions=["lines", "whole_prompt", "blame", "shorten"],
     ),
     "same size": partial(ours.search, preset="lean", minibatch_size=6, minibatch_growth=1),
+    "deeper races": partial(
+        ours.search, preset="lean", minibatch_size=6, validation=Racing(first=8, every=4)
+    ),
     "paper": partial(ours.search, preset="paper", minibatch_size=3),
     "gepa defaults": peer.search,
     "gepa best settings": partial(peer.search, **_BEST),

@@ -18,6 +18,7 @@ from promptgraft import (
 from promptgraft.adapters import FunctionAdapter, PromptResponse
 from promptgraft.bridges import gepa as bridge
 from promptgraft.errors import CallerError, ConfigError
+from promptgraft.ground.functions import function_identity
 from promptgraft.runtime import Session
 from promptgraft.search import RunResult
 from promptgraft.targets import Texts
@@ -45,6 +46,13 @@ def rows(first: int, count: int) -> list[DefaultDataInst]:
 def answer(messages: Sequence[ChatMessage]) -> str:
     system, user = (message["content"] for message in messages)
     return f"= {int(user.split()[0]) + 1}" if "equals sign" in system else "no idea"
+
+
+def evaluated(candidate: str, row: DefaultDataInst) -> tuple[float, dict[str, object]]:
+    messages = {"system": candidate, "user": row["input"]}.items()
+    output = answer([{"role": role, "content": content} for role, content in messages])
+    right = output == row["answer"]
+    return float(right), {"Output": output, "Feedback": f"expected {row['answer']}"}
 
 
 def optimized(texts: Texts, reply: str) -> tuple[RunResult, list[str]]:
@@ -111,6 +119,18 @@ class TwoComponents(GEPAAdapter[str, str, dict[str, str]]):
         return {name: records[: 1 + (name == "Find")]}
 
 
+def test_the_code_of_the_user_is_named_and_bound() -> None:
+    systems = [
+        bridge.texts_of(TwoComponents(), SEED),
+        bridge.texts_of_evaluator(evaluated, "Be kind."),
+        bridge.texts_of_evaluator(lambda candidate, row: 1.0, "Be kind."),
+    ]
+    names = [function_identity(texts.run) for texts in systems]
+    assert names[0].startswith("function test_gepa.TwoComponents.evaluate ")
+    assert names[1].startswith("function test_gepa.evaluated ")
+    assert len({name.rpartition(" ")[2] for name in names}) == 3
+
+
 def test_each_component_has_its_records_objectives_and_a_key() -> None:
     texts = bridge.texts_of(TwoComponents(), {"Find": "Look for", "write.reply": "Write"})
     assert [*texts.texts] == ["find", "write-reply"]
@@ -125,13 +145,7 @@ def test_each_component_has_its_records_objectives_and_a_key() -> None:
 
 
 def test_an_evaluator_of_optimize_anything_is_improved() -> None:
-    def evaluate(candidate: str, row: DefaultDataInst) -> tuple[float, dict[str, object]]:
-        messages = {"system": candidate, "user": row["input"]}.items()
-        output = answer([{"role": role, "content": content} for role, content in messages])
-        right = output == row["answer"]
-        return float(right), {"Output": output, "Feedback": f"expected {row['answer']}"}
-
-    texts = bridge.texts_of_evaluator(evaluate, "You are a helpful assistant.")
+    texts = bridge.texts_of_evaluator(evaluated, "You are a helpful assistant.")
     result, questions = optimized(texts, "```\nUse an equals sign.\n```")
     assert bridge.best_candidate(result, texts.texts) == {"text": "Use an equals sign."}
     assert "expected = " in questions[0]

@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+import attrs
+
 from promptgraft.adapters.base import PromptResponse
 from promptgraft.errors import CallerError, ConfigError
+from promptgraft.ground.functions import code_digest, function_name
 from promptgraft.ground.serde import shown
 from promptgraft.prompt.texts import texts_in
 from promptgraft.runtime.session import SessionProtocol
@@ -63,7 +66,7 @@ def texts_of(adapter: Adapter, seed_candidate: Mapping[str, str], **options: Any
         ConfigError: a component is no text, or two names become the same key.
     """
     evaluate = partial(_evaluated, adapter.evaluate, adapter.make_reflective_dataset)
-    return _texts(evaluate, seed_candidate, options)
+    return _texts(evaluate, adapter.evaluate, seed_candidate, options)
 
 
 def texts_of_evaluator(
@@ -84,8 +87,9 @@ def texts_of_evaluator(
         ConfigError: the candidate is no text, or two names become the same key.
     """
     if isinstance(seed_candidate, str):
-        return _texts(partial(_judged_text, evaluator), {_TEXT: seed_candidate}, options)
-    return _texts(partial(_judged, evaluator), seed_candidate, options)
+        evaluate_text = partial(_judged_text, evaluator)
+        return _texts(evaluate_text, evaluator, {_TEXT: seed_candidate}, options)
+    return _texts(partial(_judged, evaluator), evaluator, seed_candidate, options)
 
 
 def feedback(
@@ -106,18 +110,38 @@ def best_candidate(result: RunResult, seed_candidate: Mapping[str, str]) -> dict
     return {name: texts[key] for key, name in _names_by_key(seed_candidate).items()}
 
 
+@attrs.frozen
+class _System:
+    """Evaluates the texts of one candidate on one example.
+
+    Attributes:
+        evaluate: evaluates a candidate, by the names that the user's code has for its components.
+        own: the user's code, whose name stands in reports.
+        names: those names, by key.
+    """
+
+    evaluate: Callable[[dict[str, str], Any], PromptResponse[Any]]
+    own: Callable[..., Any]
+    names: Mapping[str, str]
+
+    @property
+    def identity(self) -> str:
+        return f"function {function_name(self.own)} {code_digest(self.evaluate)}".rstrip()
+
+    def __call__(self, texts: Mapping[str, str], example: Any) -> PromptResponse[Any]:
+        return self.evaluate({self.names[key]: text for key, text in texts.items()}, example)
+
+
 def _texts(
     evaluate: Callable[[dict[str, str], Any], PromptResponse[Any]],
+    own: Callable[..., Any],
     seed_candidate: Mapping[str, str],
     options: Mapping[str, Any],
 ) -> Texts:
     source = as_texts(seed_candidate)
     names = _names_by_key(source)
-    return Texts(
-        {key: source[name] for key, name in names.items()},
-        run=partial(_run, evaluate, names),
-        **{"key": "gepa", **options},
-    )
+    texts = {key: source[name] for key, name in names.items()}
+    return Texts(texts, run=_System(evaluate, own, names), **{"key": "gepa", **options})
 
 
 def _names_by_key(seed_candidate: Mapping[str, str]) -> dict[str, str]:
@@ -131,16 +155,6 @@ def _names_by_key(seed_candidate: Mapping[str, str]) -> dict[str, str]:
             )
         names[key] = name
     return names
-
-
-def _run(
-    evaluate: Callable[[dict[str, str], Any], PromptResponse[Any]],
-    names: Mapping[str, str],
-    texts: Mapping[str, str],
-    example: Any,
-) -> PromptResponse[Any]:
-    """Evaluate the texts of one candidate on one example."""
-    return evaluate({names[key]: text for key, text in texts.items()}, example)
 
 
 def _evaluated(
