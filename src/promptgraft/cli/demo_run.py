@@ -238,7 +238,7 @@ def _plain(outcome: DemoOutcome) -> object:
     root, tag = outcome.store.place, outcome.address.tag
     folder = str(shipped("examples/triage"))
     use = _USE.format(folder=folder, store=root, tag=tag).splitlines()
-    winner = shown_entries(result.best_override, job.prompt.descriptor)
+    winner = shown_entries(result.best_override, job.prompt.template)
     return {
         "model": MODEL,
         "model_identity": adapter_identity(job.context.proposing_adapter),

@@ -145,18 +145,15 @@ def _compared(
     newer = stored_tag.present() if after is None else stored_tag.revision(after)
     base_revision = None if template or source else before or newer.parent
     older = None if base_revision is None else stored_tag.revision(base_revision)
-    against = None
-    if template is not None:
-        against = choosing.load_template(template)
-    elif older is None:
-        against = _source_of(prompt, needed=source)
+    origin = choosing.load_template(template) if template else _source_of(prompt, needed=source)
+    against = origin if older is None else None
     parts: Sequence[PartDiff]
     if against is not None:
         # Against a source, overrides that change nothing are listed too; they are no difference.
         parts = [part for part in diff_override(against, newer.override) if part.text or part.state]
     else:
         empty = stored_tag.address.empty()
-        parts = diff_revisions(older.override if older else empty, newer.override)
+        parts = diff_revisions(older.override if older else empty, newer.override, origin)
     return _RevisionDiff(
         tag=stored_tag,
         older=older,
@@ -205,25 +202,29 @@ def history_command(
     one. Below each are the parts whose override was added (`+`), changed (`~`) or removed (`-`).
     PROMPT is `namespace/key`, or a name in `promptgraft.yaml`; of a graph all prompts are listed.
     """
-    tags = [stored_tag for _, stored_tag in _stored_tags(store, prompt, tag)]
+    named = _stored_tags(store, prompt, tag)
     if as_json:
-        documents: list[dict[str, Json]] = [
-            {
-                **stored.tag_json(stored_tag),
-                "revisions": [_revision_row(stored_tag, r) for r in stored_tag.history],
-            }
-            for stored_tag in tags
-        ]
+        documents: list[dict[str, Json]] = []
+        for name, stored_tag in named:
+            source = _source_of(name, needed=False)
+            documents.append(
+                {
+                    **stored.tag_json(stored_tag),
+                    "revisions": [_revision_row(stored_tag, r, source) for r in stored_tag.history],
+                }
+            )
         _print_documents(documents, prompt)
     else:
-        for at, stored_tag in enumerate(tags):
+        for at, (_, stored_tag) in enumerate(named):
             if at:
                 echo("")
             _print_history(stored_tag)
 
 
-def _revision_row(tag: stored.StoredTag, revision: Revision) -> dict[str, Json]:
-    changes = _changes(tag, revision)
+def _revision_row(
+    tag: stored.StoredTag, revision: Revision, source: PromptTemplate[object] | None
+) -> dict[str, Json]:
+    changes = _changes(tag, revision, source)
     return {
         **stored.revision_json(revision),
         "current": revision == tag.current,
@@ -232,11 +233,13 @@ def _revision_row(tag: stored.StoredTag, revision: Revision) -> dict[str, Json]:
     }
 
 
-def _changes(tag: stored.StoredTag, revision: Revision) -> tuple[PartDiff, ...] | None:
+def _changes(
+    tag: stored.StoredTag, revision: Revision, source: PromptTemplate[object] | None = None
+) -> tuple[PartDiff, ...] | None:
     """Return what a revision changed; None if its parent is no longer kept."""
     older = {revision.id: revision.override for revision in tag.history}
     before = tag.address.empty() if revision.parent is None else older.get(revision.parent)
-    return None if before is None else diff_revisions(before, revision.override)
+    return None if before is None else diff_revisions(before, revision.override, source)
 
 
 def _print_history(tag: stored.StoredTag) -> None:
@@ -353,7 +356,9 @@ def tag_command(
     store.mutate(target, lambda _: override, provenance=provenance)
     after = store.current_at(target)
     parts = diff_revisions(
-        before.override if before else target.empty(), after.override if after else target.empty()
+        before.override if before else target.empty(),
+        after.override if after else target.empty(),
+        _source_of(prompt, needed=False),
     )
     target_tag = attrs.evolve(stored_tag, address=target)
     if as_json:

@@ -14,12 +14,13 @@ from promptgraft.cli.output import Screen, print_json
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.text import counted, moment
-from promptgraft.overrides import PromptDescriptor, PromptOverride, RevisionedStore, SkippedOverride
+from promptgraft.overrides import PromptOverride, RevisionedStore, SkippedOverride
 from promptgraft.overrides.differences import part_json
 from promptgraft.overrides.parts import in_order
 from promptgraft.overrides.parts.entry import Entry
 from promptgraft.overrides.parts.validation import shown_hash
 from promptgraft.overrides.resolution import resolve_override
+from promptgraft.prompt import PromptTemplate
 
 RUN_NAME = re.compile(r"\d|latest$")
 """Matches the beginning of run ids, and no name of a prompt."""
@@ -125,27 +126,32 @@ class ShownEntry:
 
     Attributes:
         entry: the override.
-        checked: whether it was compared with a source.
+        source: what it was compared with; None if it was not.
         skipped: why the source skips it; None if it applies or was not checked.
     """
 
     entry: Entry
-    checked: bool
+    source: PromptTemplate[object] | None
     skipped: SkippedOverride | None
+
+    @property
+    def text(self) -> str:
+        """Its text as the author of the source would write it; without one, as it is stored."""
+        return (self.entry.as_written(self.source) if self.source else self.entry).show()
 
 
 def shown_entries(
-    override: PromptOverride, descriptor: PromptDescriptor | None
+    override: PromptOverride, source: PromptTemplate[object] | None
 ) -> tuple[ShownEntry, ...]:
-    """Return every override, ordered by kind, checked against ``descriptor`` if there is one."""
-    resolution = resolve_override(descriptor, override) if descriptor else None
+    """Return every override, ordered by kind, checked against ``source`` if there is one."""
+    resolution = resolve_override(source.descriptor, override) if source else None
     skipped = (
         {skipped_part.part: skipped_part for skipped_part in resolution.skipped}
         if resolution
         else {}
     )
     return tuple(
-        ShownEntry(entry=entry, checked=descriptor is not None, skipped=skipped.get(entry.part))
+        ShownEntry(entry=entry, source=source, skipped=skipped.get(entry.part))
         for entry in in_order(override.entries())
     )
 
@@ -157,7 +163,7 @@ def entry_json(shown_entry: ShownEntry) -> dict[str, Json]:
         **part_json(
             entry.kind,
             entry.part,
-            checked=shown_entry.checked,
+            checked=shown_entry.source is not None,
             reason=skipped.reason if skipped else None,
         ),
         "expected_hash": entry.expected_hash,
@@ -170,10 +176,10 @@ def entry_json(shown_entry: ShownEntry) -> dict[str, Json]:
 
 def _print_entry(screen: Screen, shown_entry: ShownEntry) -> None:
     entry = shown_entry.entry
-    state = f": {_state(shown_entry.skipped)}" if shown_entry.checked else ""
+    state = f": {_state(shown_entry.skipped)}" if shown_entry.source is not None else ""
     screen.line(f"{entry.part}{state}", bold=True)
     if entry.texts():
-        screen.body(entry.show(), wrapped=not entry.is_text)
+        screen.body(shown_entry.text, wrapped=not entry.is_text)
     else:
         screen.body("The example of the source is not shown.")
 
@@ -229,23 +235,25 @@ def _held_json(tag: stored.StoredTag) -> dict[str, Json]:
 
 def _source(
     tag: stored.StoredTag, name: options.PromptName, template: str | None
-) -> PromptDescriptor | None:
+) -> PromptTemplate[object] | None:
     """Return the source in ``template``, else that of the project if the project is valid."""
     if template is None:
         with contextlib.suppress(DataFormatError):
-            of_project = choosing.project_source(name)
-            return None if of_project is None else of_project.descriptor
+            return choosing.project_source(name)
         return None
-    descriptor = choosing.load_template(template).descriptor
+    source = choosing.load_template(template)
+    descriptor = source.descriptor
     if (descriptor.ns, descriptor.key) != (tag.address.ns, tag.address.prompt_key):
         raise ConfigError(
             f"--template: {template} is prompt `{descriptor.ns}/{descriptor.key}`, "
             f"not `{tag.prompt}`; name the source of that prompt"
         )
-    return descriptor
+    return source
 
 
-def _show_prompt(tag: stored.StoredTag, source: PromptDescriptor | None, *, as_json: bool) -> None:
+def _show_prompt(
+    tag: stored.StoredTag, source: PromptTemplate[object] | None, *, as_json: bool
+) -> None:
     entries = shown_entries(tag.present().override, source)
     if as_json:
         print_json({**_held_json(tag), "parts": [entry_json(entry) for entry in entries]})

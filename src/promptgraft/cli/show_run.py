@@ -13,7 +13,7 @@ from promptgraft.errors import ConfigError
 from promptgraft.evals.types import step_to_json
 from promptgraft.ground.serde import Json, did_you_mean, parse_json
 from promptgraft.ground.text import change, counted, dollars, moment, score, visible, visible_line
-from promptgraft.overrides.differences import diff_bodies
+from promptgraft.overrides.differences import PartDiff
 from promptgraft.runs import RunRecord, State, Transcript, read_run, transcripts
 from promptgraft.runs.comparing import figures_json, held_out_gain
 from promptgraft.runs.event_file import encoded
@@ -178,7 +178,8 @@ def _show_candidate(record: RunRecord, number: int, *, as_json: bool) -> None:
                 screen.line()
                 screen.line(f"{name}, against candidate {parent.candidate}", bold=True)
                 words = changes_in_words(name, before, text)
-                screen.body(words or diff_bodies(before, text, part=name).removesuffix("\n"))
+                difference = PartDiff(kind="text", part=name, before=before, after=text)
+                screen.body(words or difference.readable.removesuffix("\n"))
     for name, text in candidate.texts.items():
         screen.line()
         screen.line(name, bold=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -56,8 +56,8 @@ class PartDiff:
 
 
 def _ended(text: str) -> str:
-    """Return a text with one line break at its end, unless it is empty."""
-    whole = text.rstrip("\n")
+    """Return a text with one line break at its end and none before it, unless it is empty."""
+    whole = text.strip("\n")
     return f"{whole}\n" if whole else ""
 
 
@@ -99,24 +99,29 @@ def diff_override(prompt: PromptLike, override: PromptOverride | None) -> tuple[
         _diff(
             entry,
             # Only the fields that the entry replaces.
-            entry.show_of(source) if (source := entry.counterpart(prompt)) else None,
-            entry.show(),
+            entry.show_of(source.as_written(prompt))
+            if (source := entry.counterpart(prompt))
+            else None,
+            entry.as_written(prompt).show(),
             skipped.get(entry.part),
         )
         for entry in entries
     )
 
 
-def diff_revisions(before: PromptOverride, after: PromptOverride) -> tuple[PartDiff, ...]:
+def diff_revisions(
+    before: PromptOverride, after: PromptOverride, prompt: PromptLike | None = None
+) -> tuple[PartDiff, ...]:
     """Compare the entries of two overrides, by kind and part; equal entries are omitted.
 
+    Texts are shown as the author of ``prompt`` would write them; without it, as they are stored.
     The diff is empty for an entry that only changed its source hash, and for a removed task
     example, which has no text.
     """
     older = {entry.part: entry for entry in before.entries()}
     newer = {entry.part: entry for entry in after.entries()}
     return tuple(
-        _diff(entry, _shown(older.get(entry.part)), _shown(newer.get(entry.part)), None)
+        _diff(entry, _shown(older, entry, prompt), _shown(newer, entry, prompt), None)
         for entry in in_order({**older, **newer}.values())
         if older.get(entry.part) != newer.get(entry.part)
     )
@@ -152,8 +157,10 @@ def _diff(
     return PartDiff(kind=entry.kind, part=entry.part, before=before, after=after, state=state)
 
 
-def _shown(entry: Entry | None) -> str | None:
-    return None if entry is None else entry.show()
+def _shown(entries: Mapping[str, Entry], like: Entry, prompt: PromptLike | None) -> str | None:
+    if (entry := entries.get(like.part)) is None:
+        return None
+    return (entry.as_written(prompt) if prompt else entry).show()
 
 
 def lines_in(text: str) -> list[str]:

@@ -450,7 +450,7 @@ def in_force_changes(
         current = present.find(entry)
         written = present.holding([entry])
         if current is not None and is_fresh(prompt.descriptor, current):
-            yield from diff_revisions(present.holding([current]), written)
+            yield from diff_revisions(present.holding([current]), written, prompt)
         else:
             yield from diff_override(prompt, written)
 

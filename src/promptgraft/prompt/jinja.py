@@ -8,13 +8,15 @@ from __future__ import annotations
 import functools
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import attrs
 
 from promptgraft.errors import BindingError, PromptDefinitionError, PromptRenderError
+from promptgraft.ground.text import clip_line
 from promptgraft.overrides.parts.body import BodySyntax, Piece, Slot, spell
+from promptgraft.prompt.jinja_layout import RAW, JinjaLayout, JinjaSegment, stretches_of
 
 if TYPE_CHECKING:
     from jinja2 import Template, nodes
@@ -30,25 +32,18 @@ _OPENING = {
     "macro": "endmacro",
 }
 _DEFINING = {"set", "macro"}
+_SILENT = {*RAW, "comment_begin", "comment", "comment_end"}
+"""What leaves nothing where it stands."""
 _NEWLINE = re.compile(r"\r\n|\r")
 # Separates the slots in the text of one rendering; random, so that no value can contain it.
 _CUT = f"\0{secrets.token_hex(16)}\0"
 
 
-@attrs.frozen
-class _Segment:
-    kind: str
-    text: str
-
-
-def split_jinja(
-    template: str, where: str
-) -> tuple[list[Piece], tuple[str, ...], JinjaBlocks | None]:
+def split_jinja(template: str, where: str) -> tuple[list[Piece], tuple[str, ...], JinjaBlocks]:
     """Split a Jinja template into text and slots.
 
     Returns:
-        Text and slots in order, every name that is looked up among the values, and the renderer
-        of the opaque slots, or None if there are none.
+        Text and slots in order, every name that is looked up among the values, and the blocks.
 
     Raises:
         PromptDefinitionError: it does not parse, or uses unsupported tags.
@@ -62,11 +57,13 @@ def split_jinja(
     reads = meta.find_undeclared_variables(tree)
     # Placeholders in override bodies are ASCII; names that the template sets are not looked up.
     variables = {name for name in reads if name.isascii()}.difference(_assigned(tree.body))
+    # Like Jinja; else the texts of its tokens would not be found in the source.
+    source = _NEWLINE.sub("\n", template)
     segments = [
         attrs.evolve(segment, kind="expr", text=f"{{{{ {segment.text} }}}}")
         if segment.kind == "variable" and segment.text not in variables
         else segment
-        for segment in _segments(environment, template, where)
+        for segment in _segments(environment, source, where)
     ]
     variable_names = {segment.text for segment in segments if segment.kind == "variable"}
     pieces: list[Piece] = []
@@ -76,13 +73,19 @@ def split_jinja(
             pieces.append(segment.text)
         elif segment.kind == "variable":
             pieces.append(Slot(segment.text))
-        elif segment.kind in _DEFINING:
-            blocks.append((None, segment.text))
         else:
-            name = _fresh_name(segment.kind, variable_names)
-            pieces.append(Slot(name))
-            blocks.append((name, segment.text))
-    rendered = JinjaBlocks(where=where, blocks=tuple(blocks)) if blocks else None
+            name = None
+            if segment.kind not in {*_DEFINING, *_SILENT}:
+                name = _fresh_name(segment.kind, variable_names)
+            if segment.kind not in _SILENT:
+                blocks.append((name, segment.text))
+            pieces.append(Slot(name) if name else "")
+    layout = JinjaLayout(
+        source=source,
+        stretches=tuple(stretches_of(source, zip(segments, pieces, strict=True))),
+        opaque={name: text for name, text in blocks if name is not None},
+    )
+    rendered = JinjaBlocks(where=where, blocks=tuple(blocks), layout=layout)
     return pieces, tuple(sorted(reads)), rendered
 
 
@@ -127,36 +130,30 @@ def _tokens(environment: SandboxedEnvironment, source: str) -> list[_Token]:
     return tokens
 
 
-def _segments(environment: SandboxedEnvironment, template: str, where: str) -> Iterator[_Segment]:
-    """Yield the top-level text, variables, expressions and blocks of a Jinja template."""
-    # Like Jinja; else the texts of its tokens would not be found in the source.
-    source = _NEWLINE.sub("\n", template)
+def _segments(environment: SandboxedEnvironment, source: str, where: str) -> Iterator[JinjaSegment]:
+    """Yield everything at the top level of a Jinja template."""
     tokens = _tokens(environment, source)
     position = 0
     while position < len(tokens):
         first = tokens[position]
+        kind, name = first.kind, ""
         if first.kind == "variable_begin":
             end = _end_of(tokens, position, "variable_end")
             inner = [
                 token for token in tokens[position + 1 : end - 1] if token.kind != "whitespace"
             ]
+            kind = "expr"
             if [token.kind for token in inner] == ["name"]:
-                yield _Segment("variable", inner[0].text)
-            else:
-                yield _Segment("expr", _slice(source, tokens[position:end]))
+                kind, name = "variable", inner[0].text
         elif first.kind == "block_begin":
             end = _block_end(tokens, position, f"{where}:{first.line}")
-            yield _Segment(_keyword(tokens, position), _slice(source, tokens[position:end]))
+            kind = _keyword(tokens, position)
         else:
             end = position + 1
-            # Comments, and the tags around raw text, leave nothing.
-            if first.kind == "data":
-                yield _Segment("text", first.text)
+            kind = "text" if first.kind == "data" else first.kind
+        stop = tokens[end - 1].start + len(tokens[end - 1].text)
+        yield JinjaSegment(kind, name or source[first.start : stop], first.start, stop)
         position = end
-
-
-def _slice(source: str, tokens: list[_Token]) -> str:
-    return source[tokens[0].start : tokens[-1].start + len(tokens[-1].text)]
 
 
 def _end_of(tokens: list[_Token], start: int, kind: str) -> int:
@@ -238,38 +235,28 @@ class JinjaBlocks:
     Attributes:
         where: the name of the template in messages.
         blocks: name and Jinja source of each slot; definitions have no name.
+        layout: how the author wrote the template.
     """
 
     where: str
     blocks: tuple[tuple[str | None, str], ...]
+    layout: JinjaLayout
 
-    def moves(self, pieces: Sequence[Piece]) -> bool:
-        """Return whether the opaque slots of a body are others, or in another order."""
-        names = [name for name, _ in self.blocks if name is not None]
-        slots = [piece.name for piece in pieces if isinstance(piece, Slot)]
-        return [name for name in slots if name in names] != names
+    @property
+    def definitions(self) -> str:
+        """The source of what the template defines for its slots."""
+        return "\n".join(text for name, text in self.blocks if name is None)
 
-    def tagged(self, pieces: Sequence[Piece]) -> Iterator[Piece]:
-        """Yield the text of a body, and slots as Jinja source with the definitions before them."""
-        # Blocks between which nothing moved keep their source, with comments and definitions.
-        is_moved, sources = self.moves(pieces), dict(self.blocks)
-        blocks = iter(() if is_moved else self.blocks)
-        for piece in pieces:
-            if isinstance(piece, str):
-                yield piece
-            elif piece.name not in sources:
-                yield Slot(spell(piece.name, BodySyntax.JINJA))
-            elif is_moved:
-                yield Slot(sources[piece.name])
-            else:
-                for name, text in blocks:
-                    yield Slot(text)
-                    if name is not None:
-                        break
-        yield from (Slot(text) for _, text in blocks)
+    def spelled_out(self, message: str) -> str:
+        """Return a message with the beginning of each opaque block in place of its marker."""
+        for name, text in self.layout.opaque.items():
+            message = message.replace(spell(name, BodySyntax.JINJA), f"`{clip_line(text, 80)}`")
+        return message
 
     def texts(self, values: Mapping[str, object]) -> Mapping[str, str]:
         """Return the text of each slot by name."""
+        if not self.blocks:
+            return {}
         from jinja2 import TemplateError
 
         from promptgraft.prompt import sandbox

@@ -79,7 +79,7 @@ class SectionSource:
         opaque: the Jinja source of each slot that is more than a variable.
         reads: all names that are looked up among the values, also inside opaque slots.
         written: variables of shells as a dollar template spells them, by name.
-        jinja: its opaque slots and definitions; None if it has none.
+        jinja: the blocks and the layout of a Jinja template; None in other syntaxes.
     """
 
     syntax: BodySyntax
@@ -107,16 +107,13 @@ class SectionSource:
         return parse_body(body, self.syntax, frozenset(self.placeholders))
 
     def as_template(self, body: str) -> str:
-        """Return an override body as its author would fill it in.
+        """Return an override body as the author of the template would write it.
 
-        Opaque slots have their source in place of their names, braces of a format are doubled.
+        Opaque slots have their source, braces of a format are doubled; dollar signs stay single.
         """
         if self.syntax is BodySyntax.FORMAT:
             return doubled(self.parse(body))
-        if not self.jinja:
-            return body
-        pieces = self.jinja.tagged(self.parse(body))
-        return "".join(piece if isinstance(piece, str) else piece.name for piece in pieces)
+        return body if self.jinja is None else self.jinja.layout.written(self.parse(body))
 
     def lookalikes(self, template: str) -> Iterator[tuple[str, str, BodySyntax | None]]:
         """Yield each name that is written like a placeholder but is none, a hint, and its syntax.
@@ -304,7 +301,7 @@ def _compile_jinja(template: str, where: str) -> SectionSource:
         syntax=BodySyntax.JINJA,
         pieces=merged,
         placeholders=_ordered(merged),
-        opaque={name: text for name, text in blocks.blocks if name is not None} if blocks else {},
+        opaque=blocks.layout.opaque,
         reads=reads,
         jinja=blocks,
     )

@@ -174,6 +174,10 @@ class PromptTemplate(Shown, Generic[OutputT_co]):
         """
         return self.section(path).source.body
 
+    def as_written(self, path: SectionPath, body: str) -> str:
+        """Return an override body of a section as the author of the template would write it."""
+        return self.section(path).source.as_template(body)
+
     def lookalikes(self) -> dict[str, str]:
         """Return a hint for each name that is written like a placeholder of another syntax."""
         hints = {}
@@ -243,6 +247,10 @@ class Prompt(Shown, Generic[OutputT_co]):
     def section_body(self, path: SectionPath) -> str:
         """Return the source of a section; see :meth:`PromptTemplate.section_body`."""
         return self.template.section_body(path)
+
+    def as_written(self, path: SectionPath, body: str) -> str:
+        """Return a body as its author would write it; see :meth:`PromptTemplate.as_written`."""
+        return self.template.as_written(path, body)
 
     def bind(self, *params: object) -> Prompt[OutputT_co]:
         """Return a prompt with further parameters bound.

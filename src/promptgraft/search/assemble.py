@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import attrs
+from msgspec.structs import replace
 
 from promptgraft.adapters.calling.gathering import BatchExecutor
 from promptgraft.errors import CallerError, DataFormatError, JournalCorruptError, PromptgraftError
@@ -15,6 +16,8 @@ from promptgraft.evals.spending import spent_from_json, spent_to_json
 from promptgraft.ground.content import files_in
 from promptgraft.ground.serde import digest, shown
 from promptgraft.journal.base import NoJournal
+from promptgraft.overrides.parts.body import BodySyntax
+from promptgraft.prompt.syntax import SectionSource
 from promptgraft.runtime.deadline import Deadline, remove_left_over
 from promptgraft.runtime.session import EventBus, SessionProtocol, publishing
 from promptgraft.search.algorithm import BaseSearch, Kit
@@ -22,7 +25,7 @@ from promptgraft.search.answers import Answers, Repeated, Working
 from promptgraft.search.batches import AnswerSources
 from promptgraft.search.calls import Calls
 from promptgraft.search.driver import Driver
-from promptgraft.search.events import Emit, RunStarted, StopFileRemoved
+from promptgraft.search.events import Emit, Event, RunStarted, StopFileRemoved
 from promptgraft.search.events import Working as WorkingNotice
 from promptgraft.search.ledger import Ledger, RolloutBudget
 from promptgraft.search.place import Place
@@ -38,6 +41,8 @@ from promptgraft.search.stopping import StopReason
 from promptgraft.search.stops import Stops
 from promptgraft.search.verdict import PassRules
 from promptgraft.targets.base import Target, texts_of
+from promptgraft.targets.part import PartOf
+from promptgraft.targets.part_kinds import SectionModule
 from promptgraft.targets.prompt_target import PromptTarget
 from promptgraft.targets.texts import PlayingAdapter
 
@@ -78,9 +83,39 @@ def begin(checked: CheckedRun, session: SessionProtocol | None) -> BegunRun:
         run_id=attrs.evolve(checked, fingerprint=fingerprint).run_id,
         answers=answers,
         watch=attrs.evolve(checked.watch, keeper=calls),
-        emit=publishing(session, context.event_bus),
+        emit=_publishing(session, checked, target),
         session=session,
     )
+
+
+def _publishing(session: SessionProtocol | None, checked: CheckedRun, target: Target) -> Emit:
+    """Return a function that publishes events, with texts as the authors of prompts write them."""
+    emit = publishing(session, checked.context.event_bus)
+    sources: dict[str, SectionSource] = {}
+    for module in target.modules:
+        part = module.part if isinstance(module, PartOf) else module
+        address = module.address if isinstance(module, PartOf) else next(iter(checked.prompts), "")
+        if isinstance(part, SectionModule) and address in checked.prompts:
+            source = checked.prompts[address].template.section(part.path).source
+            if source.syntax in (BodySyntax.FORMAT, BodySyntax.JINJA):
+                sources[module.name] = source
+    return partial(_publish_written, emit, sources) if sources else emit
+
+
+def _publish_written(emit: Emit, sources: Mapping[str, SectionSource], event: object) -> None:
+    changes: dict[str, object] = {}
+    if texts := getattr(event, "texts", {}):
+        written = {
+            part: sources[part].as_template(texts[part]) for part in sources if part in texts
+        }
+        changes["texts"] = {**texts, **written}
+    elif source := sources.get(getattr(event, "module", None) or ""):
+        for field in ("before", "after", "text"):
+            if text := getattr(event, field, ""):
+                changes[field] = source.as_template(text)
+        if source.jinja and (detail := getattr(event, "detail", "")):
+            changes["detail"] = source.jinja.spelled_out(detail)
+    emit(replace(event, **changes) if changes and isinstance(event, Event) else event)
 
 
 def _with_recorded_base(target: Target, answers: Answers) -> Target:

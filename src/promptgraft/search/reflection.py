@@ -22,7 +22,7 @@ from promptgraft.targets.evidence import Evidence
 from promptgraft.targets.formatting import fenced_part, in_one_line
 from promptgraft.targets.part_questions import ReflectionParams
 from promptgraft.targets.text_lines import HOW_TO_EDIT, LONG_CHARS
-from promptgraft.targets.types import GepaExample, ModuleDescription, RolloutRecord
+from promptgraft.targets.types import GepaExample, ModuleDescription, RolloutRecord, Written
 
 _MAX_PROBLEM_CHARS = 2_000
 _SHORT_CHARS = 80  # of an answer that stands in the outline of steps
@@ -63,6 +63,8 @@ def reflection_params(
         refused: why the previous reply could not be used, and that reply.
         for_digest: with what journals have digested of steps, answers and examples of tools.
     """
+    if for_digest:
+        description = attrs.evolve(description, written=Written())
     problem, previous = refused
     is_long = len(description.text) >= LONG_CHARS and not description.as_json
     untold = "" if description.is_new else "It has no text yet."
@@ -78,7 +80,7 @@ def reflection_params(
         neighbours="\n\n".join(
             f"{in_one_line(name)}"
             f"{', which the model was not shown' if name in evidence.unseen else ''}:\n\n"
-            f"{fenced_part(text)}"
+            f"{fenced_part(description.written.beside.get(name, text))}"
             for name, text in description.neighbours
             if not (for_digest and name.startswith("tool example "))
         ),
@@ -99,16 +101,23 @@ def limits_of(description: ModuleDescription, copying: str = "") -> str:
     rules = [f"- Use at most {description.max_chars} characters."]
     if description.placeholders:
         markers = ", ".join(description.placeholders)
+        replaced = "by values later"
+        if description.written.text:
+            replaced = "later, by values or by what is said below"
         rules.append(
             f"- Keep each of these placeholders, spelled exactly so: {markers}. "
-            "They are replaced by values later. Do not invent others."
+            f"They are replaced {replaced}. Do not invent others."
         )
     for marker, source in description.opaque.items():
         text = clip(source, _MAX_PROBLEM_CHARS)
         inline = text.isprintable() and "`" not in text
+        space = "" if description.written.text else " "
         rules.append(
-            f"- {marker} stands for " + (f"`{text}`." if inline else f":\n\n{fenced(text)}")
+            f"- {marker} stands for" + (f" `{text}`." if inline else f"{space}:\n\n{fenced(text)}")
         )
+    if description.written.definitions:
+        text = fenced(clip(description.written.definitions, _MAX_PROBLEM_CHARS))
+        rules.append(f"- These definitions come before the text and stay:\n\n{text}")
     return "\n".join([*rules, f"- {copying}"] if copying else rules)
 
 

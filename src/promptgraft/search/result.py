@@ -27,7 +27,6 @@ from promptgraft.overrides.parts import in_order
 from promptgraft.overrides.parts.descriptors import SectionPath
 from promptgraft.overrides.parts.replacements import (
     OutputFieldOverride,
-    SectionOverride,
     ToolExampleOverride,
     ToolOverride,
 )
@@ -435,11 +434,8 @@ def _changed(result: RunResult) -> Iterator[tuple[str, str]]:
         prompt = result.sources.get(address)
         for entry in in_order(address_changes.entries()):
             name = entry.part if len(changes) == 1 else named_in(address, entry.part)
-            text = entry.show()
-            if prompt is not None and isinstance(entry, SectionOverride):
-                # As its author would write it: overrides refer to blocks of Jinja by names.
-                text = prompt.template.section(entry.path).source.as_template(entry.body)
-            yield names.get((address, entry.part), name), text
+            written = entry if prompt is None else entry.as_written(prompt)
+            yield names.get((address, entry.part), name), written.show()
 
 
 def _calls(result: RunResult) -> str:

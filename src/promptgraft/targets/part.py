@@ -30,7 +30,7 @@ from promptgraft.prompt.schema import (
 )
 from promptgraft.prompt.template import PromptTemplate
 from promptgraft.targets.base import InvalidProposalError, RejectionReason, check_length
-from promptgraft.targets.types import Module, ModuleDescription, RolloutRecord
+from promptgraft.targets.types import Module, ModuleDescription, RolloutRecord, Written
 
 _SHAPES = {"boolean": "true or false", "integer": "a whole number", "number": "a number"}
 
@@ -321,6 +321,15 @@ class PromptPart(Module):
             siblings=siblings,
             as_json=as_json,
             is_new=self.is_new,
+            written=Written(
+                beside={
+                    descriptors.section_part(path): clip(
+                        section.source.as_template(view.body(path)), view.max_shown_chars
+                    )
+                    for path, section in view.template.walked
+                    if section.source.opaque
+                }
+            ),
         )
 
 
@@ -416,7 +425,7 @@ def beside(parts: Sequence[ModuleDescription]) -> Sequence[tuple[str, str]]:
     names = {part.name for part in parts}
     first_of = {prompt_of(part.name): part for part in reversed(parts)}
     return [
-        (name if len(first_of) == 1 else f"{prompt} {name}", text)
+        (name if len(first_of) == 1 else f"{prompt} {name}", part.written.beside.get(name, text))
         for prompt, part in reversed(first_of.items())
         for name, text in part.neighbours
         if names.isdisjoint((name, named_in(prompt, name)))

@@ -47,7 +47,7 @@ from promptgraft.targets.base import InvalidProposalError, RejectionReason
 from promptgraft.targets.json_reply import fields_in, read_value, text_in
 from promptgraft.targets.part import PromptModule, PromptPart, View
 from promptgraft.targets.part_questions import meta_prompt
-from promptgraft.targets.types import MetaPrompt, ModuleDescription
+from promptgraft.targets.types import MetaPrompt, ModuleDescription, Written
 
 _DESCRIPTION = "description"
 _ALIASES = "aliases"
@@ -70,7 +70,7 @@ class SectionModule(PromptModule):
     def describe(self, view: View) -> ModuleDescription:
         section = view.template.section(self.path)
         source = section.source
-        return self.described(
+        description = self.described(
             view,
             meta_prompt=MetaPrompt.SECTION,
             title=section.title,
@@ -78,6 +78,12 @@ class SectionModule(PromptModule):
             placeholders=tuple(spell(name, source.syntax) for name in source.placeholders),
             opaque={spell(name, source.syntax): text for name, text in source.opaque.items()},
         )
+        if not source.opaque:
+            return description
+        text = source.as_template(view.body(self.path))
+        definitions = source.jinja.definitions if source.jinja else ""
+        written = Written(text, definitions, description.written.beside)
+        return attrs.evolve(description, written=written)
 
     def read(self, view: View, text: str) -> SectionOverride:
         source = view.template.section(self.path).source

@@ -385,6 +385,15 @@ class MetaPrompt(StrEnum):
     OUTPUT_FIELD = "reflect-output-field"
 
 
+@attrs.frozen
+class Written:
+    """The text of a module, what it defines, and neighbours by name; empty without blocks."""
+
+    text: str = ""
+    definitions: str = ""
+    beside: Mapping[str, str] = attrs.field(factory=dict)
+
+
 @attrs.frozen(kw_only=True)
 class ModuleDescription:
     """Everything that the reflection model may know about a module of a candidate.
@@ -405,6 +414,7 @@ class ModuleDescription:
         siblings: other examples of the same kind, as texts.
         as_json: whether text and reply are one JSON object, rather than free text.
         is_new: whether there is no text yet, because a part is to be added.
+        written: what has blocks of Jinja, as its author would write it.
     """
 
     name: str
@@ -421,3 +431,9 @@ class ModuleDescription:
     siblings: Sequence[str] = ()
     as_json: bool = False
     is_new: bool = False
+    written: Written = Written()
+
+    @property
+    def as_digested(self) -> ModuleDescription:
+        """The description as journals have digested it: with names in place of blocks."""
+        return attrs.evolve(self, written=Written())

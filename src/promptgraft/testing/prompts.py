@@ -83,6 +83,11 @@ class FakePrompt:
         names = ", ".join(f"`{show_path(path_known)}`" for path_known in self.bodies) or "none"
         raise UnknownPartError(f"no section `{show_path(path)}`; sections: {names}")
 
+    def as_written(self, path: SectionPath, body: str) -> str:
+        """Return a body as it is: the sections have no blocks of Jinja."""
+        del path
+        return body
+
     def edited(self, path: SectionPath, body: str) -> FakePrompt:
         """Return the prompt after its author changed the source of one section."""
         return attrs.evolve(self, bodies={**self.bodies, path: body})

@@ -619,3 +619,6 @@ class _InterruptedPrompt:
     def section_body(self, path: SectionPath) -> str:
         self._interrupt()
         return self._prompt.section_body(path)
+
+    def as_written(self, path: SectionPath, body: str) -> str:
+        return self._prompt.as_written(path, body)

@@ -320,20 +320,23 @@ class Patcher:
         self, base: Base, module: Module, gradients: Sequence[Gradient]
     ) -> Inquiry[tuple[Problem, ...]]:
         position = f"round/{base.number}/aggregate/{named(module.name)}"
+        described = self.target.describe(module, base.candidate)
+        digested = MergeParams(
+            part=in_one_line(module.name),
+            current=fenced(described.text),
+            said="\n\n".join(
+                f"**{gradient.severity}:** of case {in_one_line(gradient.case)}\n\n"
+                f"{fenced(gradient.text)}"
+                for gradient in gradients
+            ),
+        )
         return Inquiry(
             positions=(position, f"{position}/repair"),
             key=QuestionKey.MERGE,
-            params=MergeParams(
-                part=in_one_line(module.name),
-                current=fenced(self.target.text(module, base.candidate)),
-                said="\n\n".join(
-                    f"**{gradient.severity}:** of case {in_one_line(gradient.case)}\n\n"
-                    f"{fenced(gradient.text)}"
-                    for gradient in gradients
-                ),
-            ),
+            params=attrs.evolve(digested, current=fenced(described.written.text or described.text)),
             role=Role.AGGREGATE,
             read=read_problems,
+            digested=digested,
         )
 
     def _patch_inquiry(
@@ -344,7 +347,7 @@ class Patcher:
         copying = "" if module.is_example else self.guard.rule
         params = patch_params(before, merged.problems, refused, copying=copying)
         # Journals hold digests of these parameters only; the digest must not change.
-        bare = patch_params(before, merged.problems, refused)
+        bare = patch_params(before.as_digested, merged.problems, refused)
         former = {field.name: getattr(bare, field.name) for field in attrs.fields(PatchParams)}
 
         def read(reply: Reply) -> Patch:

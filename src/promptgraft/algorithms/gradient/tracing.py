@@ -213,15 +213,17 @@ class _Parts:
         """Return the parts of a step that may change."""
         return [name for name in self.modules if name in step.parts]
 
-    def show(self, names: Sequence[str]) -> tuple[dict[str, str], str, str]:
-        """Return names of parts by handle, the texts to show, and the other texts."""
-        handles = {f"T{number}": name for number, name in enumerate(names, start=1)}
+    def show(self, handles: Mapping[str, str], *, digested: bool = False) -> tuple[str, str]:
+        """Return the texts of the parts with handles, and the other texts."""
+        described = [self._described[name] for name in handles.values()]
+        if digested:
+            described = [description.as_digested for description in described]
         shown_parts = "\n\n".join(
-            f"**{handle}:** {in_one_line(name)}\n\n{fenced_part(self.texts[name])}"
-            for handle, name in handles.items()
+            f"**{handle}:** {in_one_line(part.name)}\n\n"
+            f"{fenced_part(part.written.text or part.text)}"
+            for handle, part in zip(handles, described, strict=True)
         )
-        other_texts = _shown_texts(beside([self._described[name] for name in names]))
-        return handles, shown_parts, other_texts
+        return shown_parts, _shown_texts(beside(described))
 
     def formerly_beside(self, names: Sequence[str]) -> str:
         """Return the other texts as questions on graphs once showed them, without their nodes."""
@@ -232,6 +234,10 @@ class _Parts:
             if name not in names
         }
         return _shown_texts(texts_beside.items())
+
+
+def _handles(names: Iterable[str]) -> dict[str, str]:
+    return {f"T{number}": name for number, name in enumerate(names, start=1)}
 
 
 def _shown_texts(texts: Iterable[tuple[str, str]]) -> str:
@@ -282,26 +288,30 @@ def _heights(steps: Mapping[str, Step]) -> dict[str, int]:
 
 
 def _step_inquiry(where: str, trace: _Trace, step: Step, all_parts: _Parts) -> Inquiry[Blames]:
-    handles, parts, neighbours = all_parts.show(all_parts.of(step))
+    handles = _handles(all_parts.of(step))
+    parts, neighbours = all_parts.show(handles, digested=True)
     earlier = {
         f"S{number}": earlier_step
         for number, earlier_step in enumerate(trace.before(step), start=1)
     }
     position = f"{where}/backward/{named(trace.case)}/{step.id}"
+    digested = BlameParams(
+        steps=_shown_step(step, _MAX_STEP_CHARS),
+        parts=parts,
+        others=neighbours,
+        before="\n\n".join(
+            f"**{handle}:** {in_one_line(step.node)}\n\n"
+            f"{fenced(clip(step.error or step.output, _MAX_STEP_CHARS))}"
+            for handle, step in earlier.items()
+        ),
+        losses=_shown_signals(trace.incoming[step.id]),
+    )
+    parts, neighbours = all_parts.show(handles)
     return Inquiry(
         positions=(position, f"{position}/repair"),
         key=QuestionKey.STEP,
-        params=BlameParams(
-            steps=_shown_step(step, _MAX_STEP_CHARS),
-            parts=parts,
-            others=neighbours,
-            before="\n\n".join(
-                f"**{handle}:** {in_one_line(step.node)}\n\n"
-                f"{fenced(clip(step.error or step.output, _MAX_STEP_CHARS))}"
-                for handle, step in earlier.items()
-            ),
-            losses=_shown_signals(trace.incoming[step.id]),
-        ),
+        params=attrs.evolve(digested, parts=parts, others=neighbours),
+        digested=digested,
         role=Role.BACKWARD,
         read=partial(
             read_blame, parts=handles, before={handle: step.id for handle, step in earlier.items()}
@@ -311,9 +321,8 @@ def _step_inquiry(where: str, trace: _Trace, step: Step, all_parts: _Parts) -> I
 
 def _trace_inquiry(number: int, trace: _Trace, all_parts: _Parts) -> Inquiry[Blames]:
     applied = {name for step in trace.steps.values() for name in all_parts.of(step)}
-    handles, parts, neighbours = all_parts.show(
-        [name for name in all_parts.modules if name in applied]
-    )
+    handles = _handles(name for name in all_parts.modules if name in applied)
+    parts, neighbours = all_parts.show(handles, digested=True)
     by_name = {name: handle for handle, name in handles.items()}
     shown_steps: list[str] = []
     former_steps: list[str] = []
@@ -331,7 +340,7 @@ def _trace_inquiry(number: int, trace: _Trace, all_parts: _Parts) -> Inquiry[Bla
         signal: None for signals_of_step in trace.incoming.values() for signal in signals_of_step
     }
     position = f"round/{number}/backward/{named(trace.case)}"
-    params = digested = BlameParams(
+    digested = BlameParams(
         steps="\n\n".join(shown_steps),
         parts=parts,
         others=neighbours,
@@ -342,6 +351,8 @@ def _trace_inquiry(number: int, trace: _Trace, all_parts: _Parts) -> Inquiry[Bla
         steps="\n\n".join(former_steps),
         others=all_parts.formerly_beside([*handles.values()]),
     )
+    parts, neighbours = all_parts.show(handles)
+    params = attrs.evolve(digested, parts=parts, others=neighbours)
     if len(trace.steps) == 1:
         # Alone, a step has room for all that is known of it. The digest stays that of the short
         # form, which journals of earlier versions have.

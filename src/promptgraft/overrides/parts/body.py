@@ -258,14 +258,14 @@ def _own_ends(core: str, new: Sequence[str], *, usual: str) -> list[str]:
     old = _BREAK.split(core)
     ends = [*_BREAK.findall(core), usual]
     chosen = [usual] * len(new)
-    for (begin, end), (first, last) in _paired(old, new):
+    for (begin, end), (first, last) in paired(old, new):
         for offset in range(min(end - begin, last - first)):
             chosen[first + offset] = ends[begin + offset]
     return chosen[:-1]
 
 
-def _paired(old: Sequence[str], new: Sequence[str]) -> list[tuple[_Range, _Range]]:
-    """Return the matching stretches of lines, equal or replaced."""
+def paired(old: Sequence[Piece], new: Sequence[Piece]) -> list[tuple[_Range, _Range]]:
+    """Return the matching stretches of lines and slots, equal or replaced."""
     # Equal lines at both ends first, because a matcher may confuse repeated lines.
     least = min(len(old), len(new))
     same = next((at for at in range(least) if old[at] != new[at]), least)

@@ -396,3 +396,7 @@ class PromptLike(Protocol):
             UnknownPartError: when there is no such section.
         """
         ...
+
+    def as_written(self, path: SectionPath, body: str) -> str:
+        """Return an override body of a section as the author of the prompt would write it."""
+        ...

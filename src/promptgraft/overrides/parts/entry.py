@@ -261,6 +261,10 @@ class Entry(ABC):
 
     # How it is read by people.
 
+    def as_written(self, prompt: PromptLike) -> Self:
+        """Return it with its text as the author of the prompt would write it, to be shown."""
+        return self
+
     @abstractmethod
     def labelled_texts(self) -> LabelledTexts:
         """Yield its texts with their labels."""

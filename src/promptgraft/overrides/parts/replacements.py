@@ -72,6 +72,13 @@ class SectionOverride(entry.PathEntry):
     def apply(self, parts: entry.EffectiveParts) -> None:
         parts.bodies[self.path] = self.body
 
+    def as_written(self, prompt: descriptors.PromptLike) -> SectionOverride:
+        source = prompt.descriptor.section(self.path)
+        # Names of blocks are those of the source that it was written for.
+        if source is None or self.expected_hash not in (entry.UNBOUND, source.content_hash):
+            return self
+        return attrs.evolve(self, body=prompt.as_written(self.path, self.body))
+
     def labelled_texts(self) -> entry.LabelledTexts:
         yield "body", self.body
 

@@ -48,7 +48,6 @@ from promptgraft.project.markdown.outline import (
 )
 from promptgraft.project.markdown.values import ToolPlaces
 from promptgraft.project.python_source import PythonSource
-from promptgraft.prompt.jinja import JinjaBlocks
 from promptgraft.prompt.sections import MarkdownSection
 from promptgraft.prompt.syntax import SectionSource, doubled
 from promptgraft.prompt.template import PromptTemplate
@@ -58,7 +57,6 @@ _EMPTIED = re.compile(rf"(\A\s*)(#+ \{{#{INTRO}\}})")
 _TRIMS = re.compile(r"\A\{[{%]-|-[}%]\}\Z")
 _NAME_CHARACTER = re.compile(r"[_a-zA-Z0-9]")
 # The beginning of a tag, or a final brace that would begin one with what follows.
-_OPENING = re.compile(r"\{(?:[{%#])+|\{\Z")
 _DEFINES = re.compile(r"\{%[-+]?\s*(?:set|macro)\b")
 
 
@@ -360,15 +358,15 @@ def _template_text(pieces: Sequence[Piece], source: SectionSource) -> str:
         return write_body(pieces, BodySyntax.PLAIN, frozenset())
     if source.syntax is BodySyntax.DOLLAR:
         return "".join(_dollar(piece, following) for piece, following in pairwise([*pieces, ""]))
-    if source.syntax is BodySyntax.FORMAT:
+    if source.jinja is None:
         return doubled(pieces)
-    parts = ["", *_tagged(pieces, source), ""]
-    return "".join(
-        _bare(part.name, before, after)
-        if isinstance(part, Slot)
-        else _as_text(part, tag_follows=isinstance(after, Slot))
-        for before, part, after in zip(parts, parts[1:], parts[2:], strict=False)
-    )
+    layout = source.jinja.layout
+    defines = any(_DEFINES.search(stretch.written) for stretch in layout.stretches)
+    if defines and layout.moves(pieces):
+        raise ConfigError(
+            "the new text moves or repeats blocks of a template that sets names; write it by hand"
+        )
+    return layout.written(pieces)
 
 
 def _dollar(piece: Piece, following: Piece) -> str:
@@ -376,31 +374,3 @@ def _dollar(piece: Piece, following: Piece) -> str:
         return piece.replace("$", "$$")
     glued = isinstance(following, str) and _NAME_CHARACTER.match(following)
     return f"${{{piece.name}}}" if glued else f"${piece.name}"
-
-
-def _tagged(pieces: Sequence[Piece], source: SectionSource) -> Iterator[Piece]:
-    """Yield text, and slots as Jinja source together with the definitions before them."""
-    jinja = source.jinja or JinjaBlocks(where="", blocks=())
-    if jinja.moves(pieces) and any(_DEFINES.search(text) for _, text in jinja.blocks):
-        raise ConfigError(
-            "the new text moves or repeats blocks of a template that sets names; write it by hand"
-        )
-    return jinja.tagged(pieces)
-
-
-def _bare(tag: str, before: Piece, after: Piece) -> str:
-    """Return a tag without markers that would trim whitespace of the text around it."""
-    if isinstance(before, str) and before[-1:].isspace():
-        tag = re.sub(r"\A(\{[{%])-", r"\1", tag)
-    if isinstance(after, str) and after[:1].isspace():
-        tag = re.sub(r"-([}%]\})\Z", r"\1", tag)
-    return tag
-
-
-def _as_text(text: str, *, tag_follows: bool) -> str:
-    def raw(match: re.Match[str]) -> str:
-        if match[0] == "{" and not tag_follows:
-            return "{"
-        return f"{{% raw %}}{match[0]}{{% endraw %}}"
-
-    return _OPENING.sub(raw, text)
