@@ -279,7 +279,8 @@ def test_a_page_that_goes_on_keeps_the_focus_and_one_that_has_ended_asks_for_not
 
 def test_text_survives_a_provider_that_signs_in(watched: Watched, client: Client) -> None:
     page = watched.page
-    kept = [["kept-path", "/new"], ["kept.note", "a <b>thought"], ["kept.budget", "90"]]
+    typed = {"note": "a <b>thought", "budget": "90", "by": "local"}
+    kept = [["kept-path", "/new"], *([f"kept.{name}", typed[name]] for name in typed)]
     page.evaluate(
         "kept => sessionStorage.setItem('promptgraft-kept', JSON.stringify([Date.now(), kept]))",
         kept,

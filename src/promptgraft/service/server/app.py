@@ -38,7 +38,7 @@ from promptgraft.service.jobs import JobManager
 from promptgraft.service.jobs.preparing import job_json
 from promptgraft.service.server import approvals, datasets, pages, signing_in, streams, tags
 from promptgraft.service.server.access import Access, Proxy, Visit
-from promptgraft.service.server.api import MOST_DATASET_BODY_BYTES, ROUTES
+from promptgraft.service.server.api import ROUTES
 from promptgraft.service.server.calls import (
     MOST_BODY_BYTES,
     PREFIX,
@@ -572,7 +572,8 @@ class _Server:
         if request.method != "POST":
             return {}
         with contextlib.suppress(ApiProblem, ClientDisconnect):
-            body = await self._body(request, MOST_DATASET_BODY_BYTES)
+            # Not the longest of data sets: anybody may send this, and the page has all of it.
+            body = await self._body(request, MOST_BODY_BYTES)
             form = parsed_form(request.headers.get("content-type", ""), body)
             return {name: values[-1] for name, values in form.items()}
         return {}

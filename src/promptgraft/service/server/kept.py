@@ -1,7 +1,7 @@
 """What was typed into a form whose session had ended: kept in the page, and nowhere else.
 
 The page to sign in has it in hidden fields, so that it comes back with the token. Nothing is
-carried out before the user sends it again.
+carried out before the user sends it again. A form names who typed it, and nobody else is shown it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 from markupsafe import escape
 
+BY = "by"
+"""The field of a form with the name of who is signed in."""
 _PREFIX = "kept."
 _PATH = "kept-path"
 _AREAS: Mapping[str, str] = {"text": "Text", "comment": "Comment"}
@@ -27,7 +29,7 @@ def hidden_fields(path: str, form: Mapping[str, str], labels: Mapping[str, str])
         return again
     # Of a button alone nothing is lost, and a tag is chosen by a page.
     typed = {*_AREAS, *labels, "to"} - {"tag"}
-    if not path or not any(form.get(name) for name in typed):
+    if not path or not form.get(BY) or not any(form.get(name) for name in typed):
         return {}
     return {_PATH: path, **{f"{_PREFIX}{name}": value for name, value in form.items()}}
 
@@ -37,14 +39,14 @@ def kept_again(form: Mapping[str, str]) -> dict[str, str]:
     return {name: form[name] for name in form if name == _PATH or name.startswith(_PREFIX)}
 
 
-def kept_of(form: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Return path and fields of a form that another one keeps; empty ones if it keeps none."""
+def kept_of(form: Mapping[str, str], who: str) -> tuple[str, dict[str, str]]:
+    """Return path and fields of a form of ``who`` that another one keeps; empty without one."""
     fields = {
         name.removeprefix(_PREFIX): value
         for name, value in form.items()
         if name.startswith(_PREFIX)
     }
-    return form.get(_PATH, "") if fields else "", fields
+    return (form.get(_PATH, ""), fields) if fields.get(BY) == who else ("", {})
 
 
 def shown_fields(fields: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, object]:

@@ -37,7 +37,7 @@ from promptgraft.service.jobs.types import ALLOWED, ENDED, check_allowed
 from promptgraft.service.server import api
 from promptgraft.service.server.calls import ApiCall, ApiReply, Route, natural
 from promptgraft.service.server.forms import form_lists, form_of
-from promptgraft.service.server.kept import hidden_fields, inside, kept_of, shown_fields
+from promptgraft.service.server.kept import BY, hidden_fields, inside, kept_of, shown_fields
 from promptgraft.service.server.problems import ApiProblem, problem_of
 from promptgraft.service.server.tokens import ApiCaller, Scope
 from promptgraft.service.server.views import Headline, surety
@@ -181,7 +181,8 @@ def prepare() -> None:
 def page_of(call: ApiCall, name: str, status: int = 200, **values: object) -> ApiReply:
     """Return a page made from a template."""
     may = {str(scope) for scope in call.caller.scopes}
-    frame = {"base": call.visit.base, "who": call.caller, "may": may, **values}
+    typed = Markup('<input type="hidden" name="{}" value="{}">').format(BY, call.caller.name)
+    frame = {"base": call.visit.base, "who": call.caller, "may": may, "typed": typed, **values}
     content = _rendered(name, **frame)
     headers = {"Content-Security-Policy": POLICY}
     return ApiReply(
@@ -234,7 +235,7 @@ def problem_page(
 
 def kept_page(call: ApiCall, form: Mapping[str, str]) -> ApiReply | None:
     """Return the page with what another form keeps of one that was lost; None if it keeps none."""
-    path, fields = kept_of(form)
+    path, fields = kept_of(form, call.caller.name)
     if not fields:
         return None
     values = {"path": inside(path), **shown_fields(fields, _LABELS)}

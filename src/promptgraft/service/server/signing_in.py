@@ -9,8 +9,7 @@ from starlette.requests import cookie_parser
 
 from promptgraft.ground.frozenmap import FrozenMap
 from promptgraft.service.server.access import LOGIN_COOKIE
-from promptgraft.service.server.api import MOST_DATASET_BODY_BYTES
-from promptgraft.service.server.calls import ApiCall, ApiReply, Route
+from promptgraft.service.server.calls import MOST_BODY_BYTES, ApiCall, ApiReply, Route
 from promptgraft.service.server.forms import form_of
 from promptgraft.service.server.kept import inside, kept_again
 from promptgraft.service.server.pages import kept_page, page_of, redirect
@@ -64,7 +63,8 @@ def sign_in(call: ApiCall) -> ApiReply:
         if problem.status != 401:
             raise
         return _form(call, wanted=target_path, kept=kept_again(form), problem=problem)
-    page = kept_page(call, form)
+    caller = call.access.sessions.find(cookie)
+    page = kept_page(attrs.evolve(call, caller=caller), form) if caller else None
     if page is None:
         return _signed_in(call, cookie, target_path)
     return attrs.evolve(page, headers={**page.headers, "Set-Cookie": call.visit.cookie(cookie)})
@@ -136,7 +136,7 @@ def end_sessions(call: ApiCall) -> ApiReply:
 OPEN_ROUTES: Sequence[Route] = (
     Route("GET /login", None, show_sign_in),
     # With what a form keeps of another.
-    Route("POST /login", None, sign_in, most_bytes=MOST_DATASET_BODY_BYTES),
+    Route("POST /login", None, sign_in, most_bytes=2 * MOST_BODY_BYTES),
     Route("GET /login/oidc", None, leave_for_provider),
     Route("GET /login/oidc/callback", None, come_back),
 )
@@ -144,7 +144,7 @@ OPEN_ROUTES: Sequence[Route] = (
 
 ROUTES: Sequence[Route] = (
     Route("POST /logout", None, sign_out),
-    Route("POST /kept", None, show_kept, most_bytes=MOST_DATASET_BODY_BYTES),
+    Route("POST /kept", None, show_kept, most_bytes=2 * MOST_BODY_BYTES),
     Route("GET /account", None, show_account),
     Route("POST /account", None, end_sessions),
 )
