@@ -182,7 +182,9 @@ def test_nothing_better_is_1_and_leaves_the_tag_alone(
 
     assert ended.code == 1
     assert ended.out.startswith("toy/words: not improved\n")
-    assert ended.out.endswith("not stored under tag `triage-demo`: nothing beat the baseline\n")
+    assert ended.out.endswith(
+        "not stored under tag `triage-demo`: no new text was better than yours\n"
+    )
     assert " steps in a row tried nothing: " in ended.out
     assert "rewrites    0 kept, " in ended.out
     assert not (project / ".promptgraft").exists()

@@ -95,7 +95,7 @@ def test_nothing_is_measured_where_nothing_beat_the_baseline() -> None:
     run = Run(config(held_out=UNSEEN, feedback_fn=scored(0.5), rollout_budget=40))
     result = run.start()
     assert result.held_out is not None
-    assert result.held_out.why_not == "nothing beat the baseline"
+    assert result.held_out.why_not == "no new text was better than yours"
     assert result.held_out.winner_mean is None
     assert run.task.calls == result.total_rollouts
 

@@ -235,7 +235,7 @@ def test_auto_is_the_size_of_a_run_and_is_kept_for_its_resumption(
     (tmp_path / "job.md").write_text(f"{choices}{PROMPT}")
     monkeypatch.chdir(tmp_path)
     assert run(["optimize", "--auto", "light", "--budget", "9"]) == 2
-    assert "--auto: --budget already says how many rollouts" in capsys.readouterr().err
+    assert "--auto: --budget already says how many test calls" in capsys.readouterr().err
     run(["optimize", "--auto", "medium"])
     (folder,) = (tmp_path / "runs").iterdir()
     assert json.loads((folder / "config.json").read_text())["options"]["budget"] == "medium"

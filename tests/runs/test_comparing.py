@@ -122,7 +122,7 @@ def test_a_run_without_a_winner_has_tested_none(first: RunFolder, tmp_path: Path
     record = read_run(first)
     assert incomparable(record, other).held_out == ()
     page = comparison_page(record, other)
-    assert "B has no winner that was tested on held-out cases." in page
+    assert "B has no winner that was tested on unseen cases." in page
     assert "A has no winner" not in page
 
 
@@ -133,7 +133,7 @@ def test_winners_that_were_tested_on_other_cases_are_compared_on_those_in_common
     [alone] = unseen_scores(record).values()
     assert means_in_common(record, other, incomparable(record, other)) == (1, alone, alone)
     page = comparison_page(record, other)
-    assert "On the 1 held-out case that both winners were tested on: A 1.000, B 1.000." in page
+    assert "On the 1 unseen case that both winners were tested on: A 1.000, B 1.000." in page
     strict = read_run(kept_run(tmp_path / "strict", make_job(feedback_fn=Strict())))
     assert means_in_common(record, strict, incomparable(record, strict)) is None
 
@@ -171,9 +171,9 @@ def test_estimated_means_are_marked_in_the_comparison_and_the_summary(
     assert "~" not in console("compare", whole.id, whole.id, "--runs", str(tmp_path)).out
 
     page = estimated.summary.read_text("utf-8")
-    assert f"which the search compares on | ~{mean:.3f} | ~" in page
-    assert f"| baseline | ~{mean:.3f} |" in page
-    assert "A mean with ~ is an estimate: some examples have no score.\n" in page
+    assert f"on which the search chooses | ~{mean:.3f} | ~" in page
+    assert f"| your prompt | ~{mean:.3f} |" in page
+    assert "A mean with ~ is an estimate: some cases have no score.\n" in page
     assert "~" not in whole.summary.read_text("utf-8")
 
 

@@ -113,7 +113,7 @@ def test_candidates_tell_their_own_figures(folder: RunFolder) -> None:
     for side, candidate in (("baseline", 0), ("best", record.best)):
         assert record.candidates[candidate].figures.pass_rate == found[side]["pass_rate"]
     page = folder.candidate(record.best).read_text()
-    assert f"- pass rate: {found['best']['pass_rate']:.3f} of the examples with a score" in page
+    assert f"- pass rate: {found['best']['pass_rate']:.3f} of the cases with a score" in page
 
 
 def test_summary_and_report_show_them_beside_the_means(folder: RunFolder) -> None:

@@ -187,7 +187,7 @@ def test_other_held_out_examples_of_a_resumed_run_are_measured_and_kept(tmp_path
 
     assert document(folder.result)["held_out"]["ids"] == ["unseen-1", "unseen-2", "unseen-3"]
     again = kept_run(tmp_path / "anew", others)
-    assert folder.summary.read_text("utf-8").count("3 held out") == 1
+    assert folder.summary.read_text("utf-8").count("3 test cases") == 1
     assert files_of(folder)["events.jsonl"] == files_of(again)["events.jsonl"]
 
 
@@ -205,7 +205,7 @@ def test_a_candidate_of_a_race_has_an_estimate_and_no_score_where_it_was_not_tri
         seen = [value for value in one.scores if value is not None]
         tried, there = len(seen), sum(seen) / len(seen)
         assert (
-            f"- mean on the validation set: {one.mean:.3f} estimated from {tried} of 20 examples, "
+            f"- mean on the validation set: {one.mean:.3f} estimated from {tried} of 20 cases, "
             f"{there:.3f} there"
         ) in page
         assert page.count("| no score |") >= 20 - tried

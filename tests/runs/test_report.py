@@ -114,7 +114,7 @@ def test_the_held_out_result_comes_first_then_the_verdict() -> None:
     assert page.index('<details class="fold" id="search">') < page.index('<section id="score"')
     told = section(page, "held-out")
     assert "The winner on 7 cases that no part of the search has seen." in told
-    assert "Baseline 0.000 Winner 1.000 Gain +1.000 95 % interval +0.181 to +1.000" in told
+    assert "Your prompt 0.000 Winner 1.000 Gain +1.000 95 % interval +0.181 to +1.000" in told
     assert "Significant at 95 %: mean +1.000, interval above 0." in told
     assert "7 better, 0 worse, 0 the same; 1 unscored." in told
     assert "Stopped Too few test calls left for another step and the final test." in section(
@@ -142,7 +142,7 @@ def test_the_side_of_zero_on_which_the_interval_lies_is_said(
 def test_held_out_answers_come_first_and_some_of_them_are_open() -> None:
     page = render(small_run())
     told = section(page, "answers")
-    assert told.index("Held-out cases") < told.index("red, says 3") < told.index("Validation set")
+    assert told.index("Unseen cases") < told.index("red, says 3") < told.index("Validation set")
     assert "unseen-0 ▲ better which color has unseen-0; false 0.000 → 0.500" in told
     assert len(re.findall(r"<details class=\"row\"[^>]* open>", page)) == 6
 
@@ -153,7 +153,7 @@ def test_scores_are_told_by_metric_and_by_label_and_confusions_as_a_matrix() -> 
     assert "color 6 0.000 1.000 +1.000" in told
     assert "tone 6 0.312 0.312 +0.000" in told
     assert "red 6 0.156 0.656 +0.500" in told
-    assert "Baseline Expected red blue red · 6 Winner Expected red blue red 6 ·" in told
+    assert "Your prompt Expected red blue red · 6 Winner Expected red blue red 6 ·" in told
     without = small_run(unseen={})
     assert "There is one metric, and no label to compare" in section(render(without), "scores")
 
@@ -173,7 +173,7 @@ def test_answers_without_a_known_label_have_a_column_of_their_own() -> None:
     (labels,) = found.labels
     assert labels.found == ("red", "blue", "no known label")
     assert dict(labels.confusions) == {
-        "Baseline": {"red": [0, 6, 0]},
+        "Your prompt": {"red": [0, 6, 0]},
         "Winner": {"red": [5, 0, 1]},
     }
 
@@ -235,9 +235,9 @@ def test_a_kept_run_knows_the_prompt_over_what_the_store_held_at_first(tmp_path:
 
 
 def test_what_was_not_measured_is_said_with_its_reason() -> None:
-    run = small_run(held_out=HeldOut(ids=("a",), why_not="nothing beat the baseline"))
+    run = small_run(held_out=HeldOut(ids=("a",), why_not="no new text was better than yours"))
     told = section(render(run), "held-out")
-    assert "Not measured. Nothing beat the baseline." in told
+    assert "Not measured. No new text was better than yours." in told
     assert "overestimate the winner" in told
 
 
@@ -265,12 +265,12 @@ def test_every_part_of_a_run_is_in_its_report() -> None:
     assert "Think 2 3 times." in changes
     rejected = section(page, "rejected")
     assert "The child has 0.250, the parent 0.500." in rejected
-    assert "Minibatch mean: parent 0.500, child 0.250." in rejected
+    assert "Mean on the cases that it was written for: parent 0.500, child 0.250." in rejected
     assert "There is no block." in rejected
     assert "The reply had no usable text." in rejected
     assert "Rejected merges" in rejected
     answers = section(page, "answers")
-    case = "t-1 ▲ better question 1 0.000 → 1.000 Input question 1 Baseline: 0.000 0.0 s, $0.0"
+    case = "t-1 ▲ better question 1 0.000 → 1.000 Input question 1 Your prompt: 0.000 0.0 s, $0.0"
     assert case in answers
     assert "promptgraft show 20260101-000000-triage --case ID" in answers
     assert "task some-model $0.40 60 1 1,200 0 300 12.5" in section(page, "ledger")
@@ -384,7 +384,7 @@ def test_two_runs_have_a_page_with_figures_changes_and_scores(tmp_path: Path) ->
     page = comparison_page(first, second)
     found = Page(page)
     assert found.tags.count("h1") == 1
-    for title in ("Figures", "Held-out result", "Prompt changes", "Cases"):
+    for title in ("Figures", "Result on unseen cases", "Prompt changes", "Cases"):
         assert title in found.texts
     assert "held out, gain" in page
     assert "The winner of B against that of A: gain +0.000 (95 % interval" in page
@@ -740,7 +740,7 @@ def test_a_kept_run_has_its_report_beside_it(tmp_path: Path) -> None:
     assert all(case in answers for case in record.pareto_ids)
     assert record.ended.held_out is not None
     cases = [*record.pareto_ids, *record.ended.held_out.ids]
-    assert answers.count("Baseline: ") == len(cases)
+    assert answers.count("Your prompt: ") == len(cases)
     assert answers.count(f"Winner, #{record.ended.best}: ") == len(cases)
     assert write_report(folder, tmp_path / "other.html").read_text("utf-8") == page
 

@@ -50,7 +50,7 @@ class Watched:
         page.goto(f"{client.url}/login?code={client.access.new_code()}")
 
 
-WIDE, NARROW = (1280, 900), (390, 800)
+WIDE, MIDDLE, NARROW = (1280, 900), (768, 900), (390, 800)
 
 
 @pytest.fixture
@@ -378,11 +378,11 @@ def test_a_long_note_hides_no_column_of_the_list(
     work_off(manager)
     page = watched.page
     page.goto(client.url)
-    for width, height in (WIDE, NARROW):
+    for width, height in (WIDE, MIDDLE, NARROW):
         page.set_viewport_size({"width": width, "height": height})
         assert no_sideways_scrolling(page)
         assert page.evaluate(
-            "[...document.querySelectorAll('.jobs td')].every(cell => cell.hidden || "
+            "[...document.querySelectorAll('.jobs th, .jobs td')].every(cell => cell.hidden || "
             "cell.getBoundingClientRect().right <= document.documentElement.clientWidth)"
         )
 

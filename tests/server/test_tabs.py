@@ -263,7 +263,7 @@ def test_a_case_has_its_answers_and_its_history_over_jobs(
         page = browser.get(links[0]).text
         assert f"/jobs/{first.id}/case" in page
         assert other.id not in page
-        assert re.findall(r"<h4>(\w+)", page) == ["Input", "Expected", "Baseline", "Winner"]
+        assert re.findall(r"<h4>([\w ]+\w)", page) == ["Input", "Expected", "Your prompt", "Winner"]
         label = {"b": "billing", "l": "login"}[links[0].partition("=")[2][0]]
         assert f'<h4>Expected</h4><div class="text">{label}</div>' in page
         assert browser.get(f"/jobs/{first.id}/case?id=none").status_code == 404
@@ -372,6 +372,12 @@ def test_the_overview_says_in_plain_words_what_became_of_a_job(
         assert "before it began" not in shown
         assert "failed; while testing your prompt" in shown
         assert ("Metric failed; while" in shown) is (state == "paused")
+    status = encoded_plain(attrs.asdict(attrs.evolve(done.status, unstored="it is not tested")))
+    why = b"cost: max_cost: 0.015 of 0.012 US dollars are used"
+    set_row(manager, state="paused", ended=None, reason=why, status=status)
+    shown = overview(client, done)
+    assert "The cost limit is reached: 0.015 of 0.012 US dollars are used." in shown
+    assert "There is nothing to apply" not in shown
     set_row(manager, state="paused", ended=None, reason=b"tickets.csv:3: bad", status=status)
     assert "tickets.csv:3: bad." in overview(client, done)
     assert "Tickets" not in overview(client, done)

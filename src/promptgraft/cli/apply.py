@@ -51,7 +51,7 @@ from promptgraft.search.verdict import RunVerdict
 @click.option(
     "--keep-anyway",
     is_flag=True,
-    help="Apply the winner even if held-out examples do not show that it is better.",
+    help="Apply the winner even if the test cases do not show that it is better.",
 )
 @click.option("--to-source", is_flag=True, help="Write to the prompt's files instead of the store.")
 @click.option("--patch", is_flag=True, help="Print a patch of the files, and write nothing.")

@@ -21,7 +21,8 @@ from promptgraft.cli.exits import ExitCode
 @click.option(
     "--budget",
     type=options.at_least(1),
-    help="Rollouts that may be used; by default as in the example.",
+    help="Test calls that may be made: one case tried with one text each; by default as in the "
+    "example.",
 )
 @options.workers_option
 @click.option(

@@ -201,7 +201,7 @@ def _print(screen: Screen, outcome: DemoOutcome) -> None:
     address, tag = outcome.address, f"tag `{outcome.address.tag}`"
     if outcome.revision is None:
         why = outcome.problem or (
-            f"{result.verdict}" if result.found_better else "nothing beat the baseline"
+            f"{result.verdict}" if result.found_better else "no new text was better than yours"
         )
         screen.line(f"not stored under {tag}: {why}")
         return

@@ -45,7 +45,7 @@ _HEAD = "# Imported from {name}; `promptgraft check` checks it without calling a
 @click.argument("config", metavar="FILE")
 @click.option("--train", metavar="FILE", help="The cases of the training set.")
 @click.option("--validation", metavar="FILE", help="The cases that candidates are compared on.")
-@click.option("--test", metavar="FILE", help="The held-out cases, which the search never sees.")
+@click.option("--test", metavar="FILE", help="The test cases, which the search never sees.")
 @click.option(
     "--agent",
     metavar="AGENT",

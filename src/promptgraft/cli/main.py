@@ -128,7 +128,7 @@ def _summaries() -> dict[str, str]:
     cls=_LazyGroup,
     name="promptgraft",
     invoke_without_command=True,
-    epilog=examples("demo", "show", "COMMAND --help"),
+    epilog=examples("demo", "init mine", "optimize", "apply", "COMMAND --help"),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, message="promptgraft %(version)s")
@@ -136,8 +136,12 @@ def _summaries() -> dict[str, str]:
 def app(context: click.Context) -> None:
     """Improve the prompts of AI agents on real examples.
 
-    Winners are kept as overrides in a folder `.promptgraft`, where you can read, compare and
-    revert them. The source of a prompt changes only with `promptgraft apply --to-source`.
+    Begin with `promptgraft init`, which makes a project, and `promptgraft optimize`: it tries new
+    texts of the prompt on your examples, and tests the best on examples that chose nothing.
+
+    `promptgraft apply` keeps that text as an override, in place of the source's, in a folder
+    `.promptgraft`, where you can read, compare and revert it. The source changes only with
+    `promptgraft apply --to-source`.
     """
     if context.invoked_subcommand is None:
         echo(context.get_help())

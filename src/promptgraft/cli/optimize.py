@@ -187,7 +187,7 @@ def optimize_command(
     if dry:
         _refuse_ignored_options(given, runs, dask)
     if given["auto"] and given["budget"]:
-        raise click.UsageError("--auto: --budget already says how many rollouts; leave one out")
+        raise click.UsageError("--auto: --budget already says how many test calls; leave one out")
     changes = Changes(
         tag=tag,
         pick=pick,

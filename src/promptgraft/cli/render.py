@@ -48,7 +48,7 @@ _messages_option = click.option(
 @tried_options
 @_messages_option
 @_protocol_option
-@click.option("--case", metavar="ID", help="The case; by default the first held-out case.")
+@click.option("--case", metavar="ID", help="The case; by default the first test case.")
 def render_command(
     *,
     choice: Choice,

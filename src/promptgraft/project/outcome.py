@@ -77,7 +77,7 @@ class RunOutcome:
         if self.result.persisted:
             return ""
         if not self.result.found_better:
-            return "nothing beat the baseline"
+            return "no new text was better than yours"
         if self.dry:
             return "a dry run stores nothing"
         if not (self.result.improved or self.job.config.keep_anyway):

@@ -39,7 +39,7 @@ _MOST_CANDIDATES = 50  # in the summary; each has its own page
 def waiting_baseline(started: RunStarted) -> str:
     """Return the page of the baseline before it has been evaluated."""
     facts = [("prompt", started.prompt), ("mean on the validation set", "not known yet")]
-    return page("Candidate 0: the baseline", facts, _texts(started.texts))
+    return page("Candidate 0: your prompt", facts, _texts(started.texts))
 
 
 def reasons_of(history: RunHistory, candidate: CandidateAdded) -> list[str]:
@@ -60,7 +60,7 @@ def candidate_page(
 ) -> str:
     """Return the page of a candidate: its parents, changes, texts and scores."""
     number = added.candidate
-    origin = f", step {added.step}" if number else ": the baseline"
+    origin = f", step {added.step}" if number else ": your prompt"
     facts = [("prompt", started.prompt)]
     facts += [("parent", f"candidate {parent.candidate}") for parent in parents]
     if added.module:
@@ -70,9 +70,11 @@ def candidate_page(
         facts.append(("changes", "nothing new: a merge of its parents"))
     facts.append(("mean on the validation set", _mean(added, parents)))
     if (rate := added.figures.pass_rate) is not None:
-        facts.append(("pass rate", f"{rate:.3f} of the examples with a score"))
+        facts.append(("pass rate", f"{rate:.3f} of the cases with a score"))
     facts += [(f"objective {name}", f"{value:.4g}") for name, value in added.objectives.items()]
-    used = f"{counted(added.rollouts, 'rollout')}, {counted(added.reflections, 'reflection call')}"
+    used = (
+        f"{counted(added.rollouts, 'test call')}, {counted(added.reflections, 'reflection call')}"
+    )
     facts.append(("used so far", f"{used}, {added.tokens:,} tokens, {dollars(added.cost)}"))
     blocks = [
         *(block for parent in parents for block in _changes(parent, added)),
@@ -91,7 +93,7 @@ def rejection_page(rejected: MutationRejected) -> str:
     ]
     if rejected.child_score is not None or rejected.parent_score is not None:
         tried = f"{score(rejected.child_score)}, the parent had {score(rejected.parent_score)}"
-        facts.append(("mean on the minibatch", tried))
+        facts.append(("mean on the cases that it was written for", tried))
     blocks = ["## Proposed text", _quoted(rejected.text) if rejected.text else "Nothing."]
     if rejected.before:
         blocks += ["## Text before", _quoted(rejected.before)]
@@ -147,10 +149,10 @@ def _mean(added: CandidateAdded, parents: Sequence[CandidateAdded]) -> str:
         f"; candidate {parent.candidate} has {score(parent.mean)}" for parent in parents
     )
     scored, total = sum(value is not None for value in added.scores), len(added.scores)
-    over = f"over {counted(scored, 'scored example')}"
+    over = f"over {counted(scored, 'scored case')}"
     if added.estimated:
         there = f"{score(mean_score(added.scores))} there"
-        over = f"estimated from {scored} of {counted(total, 'example')}, {there}"
+        over = f"estimated from {scored} of {counted(total, 'case')}, {there}"
     return f"{score(added.mean)} {over}{before}"
 
 
@@ -175,7 +177,7 @@ def _texts(texts: Mapping[str, str]) -> list[str]:
 
 def _scores(started: RunStarted, added: CandidateAdded, parents: Sequence[CandidateAdded]) -> str:
     columns: list[Sequence[Score]] = [added.scores, *(parent.scores for parent in parents)]
-    head = ("example", "score", *(f"candidate {parent.candidate}" for parent in parents))
+    head = ("case", "score", *(f"candidate {parent.candidate}" for parent in parents))
     # Without any scores if the run was stopped in the evaluation.
     blank = ["no score"] * len(started.pareto_ids)
     shown_columns = ([*map(_shown, column)] or blank for column in columns)
@@ -225,19 +227,19 @@ def summary_page(
 def _summary_scores(history: RunHistory, ended: RunEnded) -> Iterator[str]:
     rows, held_out = [], ended.held_out
     if held_out is not None and not held_out.why_not:
-        label = f"{len(held_out.ids)} held out, never seen by the search{held_out.repeats}"
+        label = f"{len(held_out.ids)} test cases, never seen by the search{held_out.repeats}"
         before, after = held_out.baseline_mean, held_out.winner_mean
         rows.append([label, score(before), score(after), difference(before, after)])
-    label = f"{len(history.pareto_ids)} of the validation set, which the search compares on"
+    label = f"{len(history.pareto_ids)} validation cases, on which the search chooses"
     gain = difference(*history.means, estimated=history.estimated)
     rows.append([label, *map(shown_mean, history.sides or ()), gain])
-    yield "\n".join(table(["examples", "baseline", "winner", "gain"], map(table_row, rows)))
+    yield "\n".join(table(["mean score", "your prompt", "winner", "gain"], map(table_row, rows)))
     if held_out is not None and held_out.gain is not None and held_out.gain.details:
-        yield f"Held out, case by case: {held_out.gain.details}."
+        yield f"Test cases, case by case: {held_out.gain.details}."
         if held_out.answer_length:
             yield f"Length of the answers: {held_out.answer_length}."
     if held_out is not None and held_out.why_not:
-        yield f"Not measured on held-out examples: {plain_line(held_out.why_not)}."
+        yield f"Not measured on test cases: {plain_line(held_out.why_not)}."
 
 
 def _summary_metrics(ended: RunEnded) -> Iterator[str]:
@@ -246,7 +248,7 @@ def _summary_metrics(ended: RunEnded) -> Iterator[str]:
         for what, threshold, before, after in ended.passing.rows
     ]
     if rows:
-        head = ["metric", "passes from", "baseline", "winner", "gain"]
+        head = ["metric", "passes from", "your prompt", "winner", "gain"]
         yield "\n".join(table(head, map(table_row, rows)))
 
 
@@ -254,7 +256,7 @@ def _summary_used(history: RunHistory, ended: RunEnded) -> str:
     shorter = f"- shortened: {fewer_tokens(ended.shortened)}\n" if ended.shortened else ""
     return (
         f"{shorter}"
-        f"- used: {ended.rollouts} of {counted(history.budget or 0, 'rollout')}\n"
+        f"- used: {ended.rollouts} of {counted(history.budget or 0, 'test call')}\n"
         f"- reflection calls: {ended.reflections}\n"
         f"- steps: {ended.steps}\n"
         f"- cost: {dollars(ended.cost)}\n"
@@ -270,7 +272,7 @@ def _summary_candidates(history: RunHistory, ended: RunEnded) -> Iterator[str]:
         cells = [
             f"{candidate.candidate}{winner}",
             parents,
-            candidate.changed,
+            candidate.changed if candidate.candidate else "your prompt",
             shown_mean(candidate),
         ]
         rows.append(table_row(cells))
@@ -279,13 +281,13 @@ def _summary_candidates(history: RunHistory, ended: RunEnded) -> Iterator[str]:
     if (more := len(history.candidates) - _MOST_CANDIDATES) > 0:
         yield f"and {more} more, in the folder `candidates`."
     if any(candidate.estimated for candidate in listed):
-        yield "A mean with ~ is an estimate: some examples have no score."
+        yield "A mean with ~ is an estimate: some cases have no score."
 
 
 def _next_steps(folder: RunFolder, ended: RunEnded) -> Iterator[str]:
     if ended.improved:
         yield f"- `promptgraft apply {folder.id}` shows the change and applies it"
-    yield f"- `promptgraft show {folder.id} --rejected` lists what was rejected, with the reasons"
+    yield f"- `promptgraft show {folder.id} --rejected` lists what was dropped, with the reasons"
     yield f"- `promptgraft resume {folder.id} --budget N` resumes the run with a larger budget"
 
 

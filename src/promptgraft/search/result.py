@@ -409,7 +409,7 @@ class RunResult(Shown):
                 ),
                 ("rewrites", str(self.rewrites)),
                 ("stopped", stop_sentence(self.stop_reason, self.stop_detail)),
-                ("stored", f"tag `{self.tag}`" if self.persisted else "no"),
+                ("stored", _stored(self)),
                 ("run", self.run_id),
                 *(("remark", remark) for remark in self.remarks),
             ),
@@ -440,6 +440,13 @@ def _changed(result: RunResult) -> Iterator[tuple[str, str]]:
 
 def _calls(result: RunResult) -> str:
     return f"{dollars(result.total_cost)}, {counted(result.total_rollouts, 'test call')}"
+
+
+def _stored(result: RunResult) -> str:
+    if result.persisted:
+        return f"tag `{result.tag}`"
+    has_text = result.best_index and len(result.sources) == 1
+    return "no; `result.text` is the whole new prompt" if has_text else "no"
 
 
 def _change(result: RunResult) -> str:
@@ -485,8 +492,9 @@ def _pool(result: RunResult) -> Table:
 def _of_candidate(result: RunResult, place: int) -> tuple[str, ...]:
     candidate = result.candidates[place]
     marks = ["best"] if place == result.best_index else []
-    marks += ["frontier"] if place in result.frontier else []
-    return " + ".join(map(str, candidate.parents)), ", ".join(marks), candidate.changed
+    marks += ["best on a case"] if place in result.frontier else []
+    changed = candidate.changed if candidate.parents else "your prompt"
+    return " + ".join(map(str, candidate.parents)), ", ".join(marks), changed
 
 
 def _ledger(result: RunResult) -> Table:

@@ -253,7 +253,7 @@ class RunPhases:
 
     def _measure(self) -> Asking[None]:
         if not self.winner:
-            self.held_out = self._not_measured("nothing beat the baseline")
+            self.held_out = self._not_measured("no new text was better than yours")
         elif held_out := self._begun.checked.config.held_out:
             self.held_out, self._passing = yield from measure(
                 self._search.kit,

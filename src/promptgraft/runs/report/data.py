@@ -105,7 +105,7 @@ _ON_VALIDATION_SET = frozenset(
         Phase.VALIDATE,
     }
 )
-_NO_HELD_OUT = HeldOut(ids=(), why_not="the job has no held-out cases")
+_NO_HELD_OUT = HeldOut(ids=(), why_not="the job has no test cases")
 _NOT_ENDED = HeldOut(ids=(), why_not="the run has not ended")
 
 

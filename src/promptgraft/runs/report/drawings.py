@@ -204,7 +204,7 @@ def _chart(
     if data.winner and last is not None:
         winner = axes.across(used[data.winner]), axes.up(last)
         if first is not None:
-            summary += f"; baseline {first:.3f}, winner #{data.winner} {last:.3f}"
+            summary += f"; your prompt {first:.3f}, winner #{data.winner} {last:.3f}"
     points = [(used[candidate.candidate], candidate.mean or 0.0) for candidate in steps]
     places = [(axes.across(x), axes.up(y), estimated) for x, y, estimated in scored]
     return Chart(

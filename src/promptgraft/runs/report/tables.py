@@ -248,7 +248,7 @@ def breakdown(data: ReportData) -> Breakdown | None:
     ):
         if sides := _sides(answers, data.winner):
             metrics = list(dict.fromkeys(metric for side, _ in sides for metric in _scores(side)))
-            names = ("Baseline", "Winner") if data.winner else ("Baseline",)
+            names = ("Your prompt", "Winner") if data.winner else ("Your prompt",)
             labels = [_labels(metric, sides, names) for metric in metrics]
             return Breakdown(
                 cases=f"{len(sides):,} of the {cases}",

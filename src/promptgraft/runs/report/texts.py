@@ -250,7 +250,7 @@ def transcripts_of(
     """
     allowance = Allowance(limits.answers)
     for id_, title, ids, answers in (
-        ("held-out-cases", "Held-out cases", data.end.held_out.ids, data.answers.unseen),
+        ("held-out-cases", "Unseen cases", data.end.held_out.ids, data.answers.unseen),
         ("validation-cases", "Validation set", data.case_ids, data.answers.seen),
     ):
         views = [view for case in ids if (view := _case(data, answers, case)) is not None]
@@ -284,7 +284,7 @@ def brief(text: str) -> str:
 
 
 def _case(data: ReportData, answers: Answers, case: str) -> CaseView | None:
-    names = {data.winner: f"Winner, #{data.winner}", 0: "Baseline"}
+    names = {data.winner: f"Winner, #{data.winner}", 0: "Your prompt"}
     answers_shown = tuple(
         (names[number], _shortened(answer))
         for number in sorted(names)

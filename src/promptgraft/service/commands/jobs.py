@@ -37,7 +37,11 @@ if TYPE_CHECKING:
 job_argument = click.argument("job", metavar="JOB")
 
 _limits = options.together(
-    click.option("--budget", type=options.at_least(1), help="Rollouts that the job may use."),
+    click.option(
+        "--budget",
+        type=options.at_least(1),
+        help="Test calls that the job may make: one case tried with one text each.",
+    ),
     click.option("--max-cost", type=options.dollars, help="US dollars at which the job pauses."),
     click.option("--max-tokens", type=options.at_least(1), help="Tokens at which the job pauses."),
     click.option(

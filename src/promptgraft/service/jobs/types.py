@@ -399,5 +399,5 @@ def check_applicable(job: Job) -> None:
     """
     check_allowed(job, "apply")
     if not job.status.revisions:
-        why = job.status.unstored or "nothing beat the baseline"
+        why = job.status.unstored or "no new text was better than yours"
         raise JobConflictError(f"job {job.id} has no winner to apply: {why}")

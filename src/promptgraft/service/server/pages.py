@@ -40,7 +40,7 @@ from promptgraft.service.server.forms import form_lists, form_of
 from promptgraft.service.server.kept import BY, hidden_fields, inside, kept_of, shown_fields
 from promptgraft.service.server.problems import ApiProblem, problem_of
 from promptgraft.service.server.tokens import ApiCaller, Scope
-from promptgraft.service.server.views import Headline, surety
+from promptgraft.service.server.views import Headline, limit_in_words, surety
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -136,6 +136,7 @@ def _environment() -> Environment:
     environment.filters["elapsed"] = _elapsed
     environment.filters["labelled"] = _labelled
     environment.filters["coded"] = _coded
+    environment.filters["limit"] = limit_in_words
     environment.filters["linked"] = lambda note, base: Markup(  # noqa: S704
         _JOB.sub(rf'<a href="{escape(base)}/jobs/\1">job \2</a>', str(escape(visible(note))))
     )

@@ -309,3 +309,10 @@ class _Following:
             passing=ended.passing,
         )
         return attrs.evolve(data, end=end)
+
+
+def limit_in_words(reason: str) -> str:
+    """Return why a job was stopped, without the name of the setting of a limit that it reached."""
+    for name, words in (("cost: max_cost", "cost"), ("tokens: max_tokens", "token")):
+        reason = reason.replace(f"{name}: ", f"the {words} limit is reached: ", 1)
+    return reason
