@@ -90,10 +90,7 @@ def test_a_column_that_no_placeholder_can_be_called_like_is_told_how_to_name_it(
     ended = console("check")
 
     printed = " ".join(ended.out.split())
-    assert (
-        "`fields: {input: {NAME: Größe}}` calls the column as a placeholder can be called, or name "
-        "a column that is no input in `fields` or `keep` of the dataset"
-    ) in printed
+    assert "`fields: {input: {NAME: Größe}}` gives it another name, or `keep: [Größe]`" in printed
 
 
 def test_a_placeholder_in_other_letters_is_told_what_it_may_hold(

@@ -119,8 +119,12 @@ def case(given: Json, **changes: Any) -> Case:
         ),
         ("$a $b", case({"a": 1}), "input: expected a value for `b`, found none"),
         ("$alpha", case({"alpa": 1}), "no placeholder `alpa` (did you mean `alpha`?)"),
-        ("$a", case({"a": 1, "fold": "Dev"}), "`splits: {field: fold}` divides the cases by it"),
-        ("$a", case({"a": 1, "fold": "Deal"}), "name a column that is no input in `fields`"),
+        (
+            "$a",
+            case({"a": 1, "fold": "Dev"}),
+            'Splits.by_field(Dataset.of(CASES, keep=["fold"]), "fold")` divides the cases by it',
+        ),
+        ("$a", case({"a": 1, "fold": "Deal"}), '`Dataset.of(CASES, keep=["fold"])` hides it'),
         ("$a", case([1]), "input: expected a text or an object, found [1]"),
         (
             "$a",

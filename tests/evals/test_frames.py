@@ -99,7 +99,7 @@ def test_faults_name_column_and_row(make: Make) -> None:
         Dataset.of(make(columns), input="text", label="queue", keep=["picture"], name="tickets")
     assert str(caught.value).startswith("tickets:1: ")
     assert "picture" in str(caught.value)
-    with pytest.raises(DataFormatError, match=r"cases:1: .* queue: unknown key; name it in"):
+    with pytest.raises(DataFormatError, match=r"cases:1: .* queue: unknown key; `Dataset"):
         Dataset.of(make({"text": ["a"], "queue": ["x"]}), input="text")
 
 

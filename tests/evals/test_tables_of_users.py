@@ -8,6 +8,7 @@ import importlib
 import json
 import os
 import random
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -150,9 +151,17 @@ def test_a_column_with_a_cell_that_is_no_number_stays_text(tmp_path: Path, cell:
 @pytest.mark.parametrize(
     ("rows", "label", "fault"),
     [
-        ([{"q": "a", "n": 1}], ["n", "m"], "no case has the key 'm', which `fields` names for `ex"),
+        (
+            [{"q": "a", "n": 1}],
+            ["n", "m"],
+            "no case has the key 'm', which is named for `expected`",
+        ),
         ([{"q": "a", "n": 1, "x": {"n": 2}}], ["n", "x.n"], "another column of `expected` is call"),
-        ([{"q": "a", "n": 1, "m": 2}], ["n"], "m: unknown key; name it in `keep`"),
+        (
+            [{"q": "a", "n": 1, "m": 2}],
+            ["n"],
+            'm: unknown key; `Dataset.of(CASES, keep=["m"])` hides it',
+        ),
     ],
 )
 def test_faults_of_several_columns_of_what_is_expected(
@@ -469,7 +478,7 @@ def test_columns_that_nothing_reads_are_named_once_with_the_line_that_keeps_them
         for name in "ab"
     ]
     assert several.startswith('`a`: 2 unknown keys; `keep: [model, "latency ms"]` hides them ')
-    assert single.startswith("`b`: true: unknown key; name it in `keep`, ")
+    assert single.startswith('`b`: true: unknown key; `keep: ["true"]` hides it from ')
     kept = ["model", "latency ms", "true"]
     assert len(Dataset.load(path, fields={"expected": "expectd"}, keep=kept)) == 11
 
@@ -519,7 +528,7 @@ def test_keys_without_a_value_are_read_nowhere() -> None:
 def test_keys_beside_messages_are_refused_like_those_beside_a_text() -> None:
     said = [{"role": "user", "content": "Where?"}]
     for given in ("Where?", said, [{"type": "text", "text": "Where?"}]):
-        with pytest.raises(DataFormatError, match="ideal: unknown key; name it in `keep`, or in"):
+        with pytest.raises(DataFormatError, match=r"ideal: unknown key; `Dataset\.of\("):
             Dataset.of([{"input": given, "ideal": "here"}])
 
 
@@ -554,8 +563,8 @@ def test_a_value_that_no_field_has_is_told_how_to_hide_its_column(
     rows = [{"input": f"Where is {n}?", "expected": "here", column: value} for n in range(9)]
     with pytest.raises(DataFormatError) as caught:
         Dataset.of(rows)
-    told = f"{column}: expected {form}, as the field of this name; `keep: [{column}]` hides"
-    assert told in str(caught.value)
+    hides = f'`Dataset.of(CASES, keep=["{column}"])` hides'
+    assert f"{column}: expected {form}, as the field of this name; {hides}" in str(caught.value)
     assert Dataset.of(rows, keep=[column]).cases[0].fields[column] == value
 
 
@@ -571,3 +580,35 @@ def test_passages_are_a_parameter_beside_others() -> None:
     assert case.input == {"question": "Where?", "context": passages}
     (case,) = Dataset.of([{"question": "Where?", "context": passages}])
     assert case.input == {"question": "Where?", "context": passages}
+
+
+ADVISED: dict[str, list[dict[str, Json]]] = {
+    "unknown": [{"input": "a", "expected": "b", "team": "x", "run": 1}],
+    "no list of messages": [{"input": "a", "expected": "b", "context": "c"}],
+    "no list, and no input": [{"q": "a", "expected": "b", "state": "c"}, {"q": "a", "state": {}}],
+    "the answer": [{"q": "a", "answer": "b"}],
+}
+
+
+@pytest.mark.parametrize("what", ADVISED)
+def test_the_advice_for_cases_of_python_is_a_call_that_reads_them(what: str) -> None:
+    rows = ADVISED[what]
+    with pytest.raises(DataFormatError) as caught:
+        Dataset.of(rows, parameters=["q"])
+    advice = re.findall(r"`(Dataset\.of\(CASES, (?:keep|label).*?\))`", str(caught.value))
+    assert advice
+    assert "keep: [" not in str(caught.value)
+    for call in advice:
+        made = eval(call, {"Dataset": Dataset, "CASES": rows})
+        assert len(made) == len(rows)
+
+
+@pytest.mark.parametrize("field", ["id", "expected", "critical"])
+def test_a_named_column_that_no_case_has_is_refused(field: str) -> None:
+    rows = [{"input": "a", "more": 1}]
+    with pytest.raises(DataFormatError, match=f"no case has the key 'no', .* for `{field}`"):
+        Dataset.of(rows, fields={field: "no"}, keep=["more"])
+    with pytest.raises(DataFormatError, match="there is no column 'no'; columns: `input`, `more`"):
+        Dataset.of(
+            pytest.importorskip("pandas").DataFrame(rows), fields={field: "no"}, keep=["more"]
+        )

@@ -282,7 +282,7 @@ def test_the_answer_at_the_end_of_a_chat_is_not_shown() -> None:
         {"chat": [{"role": "user", "content": text}, {"role": "assistant", "content": team}]}
         for text, team in MAILS
     ]
-    with pytest.raises(DataFormatError, match=r"may see `chat`; .* `fields: \{turns: COLUMN\}`"):
+    with pytest.raises(DataFormatError, match=r'`chat`; .* fields=\{"turns": COLUMN\}\)`'):
         improved(TEXT, rows, said_right)
     assert improved("Sort $chat", rows, lambda case, answer: 1.0).total_rollouts > 0
 

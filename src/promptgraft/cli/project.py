@@ -188,12 +188,12 @@ def check_command(
     if schema:
         print_json(projects.project_schema())
         return ExitCode.OK
-    from promptgraft.project.checking import check_project, check_without_code, probe_agent
+    from promptgraft.project import checking
 
     path = project_path(project)
-    checked = check_without_code(path) if no_code else check_project(path)
-    checked_project = checked.project
-    probed = probe_agent(checked_project) if is_probed and checked_project is not None else None
+    checked = checking.check_without_code(path) if no_code else checking.check_project(path)
+    opened = checked.project
+    probed = checking.probe_agent(opened) if is_probed and opened is not None else None
     return _show_check(path, checked, probed, as_json=as_json)
 
 

@@ -13,7 +13,7 @@ import attrs
 
 from promptgraft import errors
 from promptgraft.evals.field_kinds import MESSAGES, in_usual_form
-from promptgraft.evals.rows import SETS, CaseFaults, in_one_line
+from promptgraft.evals.rows import SETS, CaseFaults, advice_for, in_one_line
 from promptgraft.evals.types import Case, Conversation, Speaker
 from promptgraft.ground.content import Content, File, Input, in_words, is_content
 from promptgraft.ground.frozenmap import FrozenMap
@@ -26,9 +26,6 @@ from promptgraft.prompt.syntax import SHELL_NAMES, spelled_as_text
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt, takes_cases
 
-_OTHER_COLUMN = "name a column that is no input in `fields` or `keep` of the dataset"
-_SPLITTING = "`splits: {{field: {}}}` divides the cases by it"
-_OTHER_NAME = "`fields: {{input: {{NAME: {}}}}}` calls the column as a placeholder can be called"
 _NO_PLACE = (
     "write `$text` where it goes, `{text}` with `syntax: format`, `{{ text }}` with `jinja`; "
     "`plain` fills in nothing"
@@ -67,7 +64,7 @@ def params_of_cases(
     params_by_case: dict[str, tuple[object, ...]] = {}
     if fault := call_fault(params, "case"):
         raise errors.ConfigError(f"params: {fault}")
-    make = params or _maker_of(prompt)
+    make = params or _maker_of(prompt, in_project=noted is not None)
     for case in cases:
         if case.id in params_by_case:
             raise errors.ConfigError(f"cases: two cases have the id `{case.id}`; ids must differ")
@@ -96,7 +93,7 @@ def _check_single(case: Case) -> None:
         )
 
 
-def _maker_of(prompt: Prompt[object]) -> ParamsOf:
+def _maker_of(prompt: Prompt[object], *, in_project: bool) -> ParamsOf:
     if takes_cases(prompt):
         return lambda case: case
     if isinstance(prompt, TextsPrompt) and prompt.takes_inputs:
@@ -109,7 +106,7 @@ def _maker_of(prompt: Prompt[object]) -> ParamsOf:
             for name in section.source.reads
             if (literal := spelled_as_text(name, section.source.syntax))
         }
-    return lambda case: _by_name(case, open_names, hints)
+    return lambda case: _by_name(case, open_names, hints, in_project=in_project)
 
 
 def _whole_input(case: Case, *, plays_turns: bool) -> object:
@@ -131,7 +128,7 @@ def _checked_params(prompt: Prompt[object], found: object) -> tuple[object, ...]
 
 
 def _by_name(
-    case: Case, open_names: tuple[str, ...], hints: Mapping[str, str]
+    case: Case, open_names: tuple[str, ...], hints: Mapping[str, str], *, in_project: bool
 ) -> Mapping[str, object]:
     _check_single(case)
     there = listed(open_names) or "none"
@@ -140,12 +137,12 @@ def _by_name(
     if isinstance(case.input, dict):
         for name, value in case.input.items():
             if name not in open_names:
+                advice = advice_for(None if in_project else case.origin)
                 near = did_you_mean(name, list(open_names))
-                renaming = (
-                    "" if _PLACEHOLDER.fullmatch(name) else f"{_OTHER_NAME.format(name)}, or "
-                )
+                renaming = f"{advice.field('input', {'NAME': name})} gives it another name, or "
+                renaming = "" if _PLACEHOLDER.fullmatch(name) else renaming
                 is_set = isinstance(value, str) and value.casefold() in SETS
-                column = _SPLITTING.format(name) if is_set else _OTHER_COLUMN
+                column = advice.split(name) if is_set else advice.no_input(name, case)
                 mend = hints.get(name, f"open placeholders: {there}; {renaming}{column}")
                 raise errors.ConfigError(
                     f"input: the prompt has no placeholder `{name}`{near}; {mend}"

@@ -12,7 +12,7 @@ import attrs
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals.plain import PlainReader
 from promptgraft.evals.row_paths import listed_keys
-from promptgraft.evals.rows import CaseFaults, Row
+from promptgraft.evals.rows import CaseFaults, Row, advice_for
 from promptgraft.evals.types import Case
 from promptgraft.ground.content import File, Image, from_base64, from_data_url
 from promptgraft.ground.serde import HexDigest, Json, did_you_mean, digest, shown, unstructure
@@ -381,9 +381,11 @@ class CaseReader:
             node.fault(f"id: expected a text or an integer, found {shown(given)}")
             return ""
         if case_id in self._lines:
-            mend = "; take it out, or set `duplicates: drop`"
-            if given is not None:
-                mend = "; give one of both another id"
-            node.fault(f"{what} as in line {self._lines[case_id]}{mend}")
+            mend = (
+                "give one of both another id"
+                if given is not None
+                else advice_for(self._plain.advised).once()
+            )
+            node.fault(f"{what} as in line {self._lines[case_id]}; {mend}")
         self._lines.setdefault(case_id, line)
         return case_id

@@ -254,17 +254,24 @@ class Dataset(Shown):
             mend = "pass one, or each by `Splits.of_sets`" if sets else f"write [{_CASE}, ...]"
             what = f"the sets {listed(map(str, sets))}" if sets else "one mapping"
             raise ConfigError(f"cases: expected a list of cases, found {what}; {mend}")
-        if is_frame(cases):
+        if is_table := is_frame(cases):
             cases = _reader("frame")(cases)
         case_list = as_cases(cases, "cases, mappings or a table")
         ready = tuple(case for case in case_list if isinstance(case, Case))
         if len(ready) == len(case_list):
             return cls(ready, name)
-        plain = PlainReader(fields or {}, keep, cells=False, parameters=parameters)
-        inside = CaseFiles(
-            images=_listed("images", images), files=_listed("files", files), data=plain.data_columns
+        plain = PlainReader(
+            fields or {},
+            keep,
+            cells=False,
+            parameters=parameters,
+            files=(*_listed("images", images), *_listed("files", files)),
+            in_python=True,
         )
-        reader = CaseReader(plain, finds_eval_cases=not fields, source=name, files=inside)
+        inside = CaseFiles(images=images, files=files, data=plain.data_columns)
+        reader = CaseReader(
+            plain, finds_eval_cases=not fields, source=name, is_table=is_table, files=inside
+        )
         read = reader.read_all(_rows(case_list, inside, reader.faults, names_nothing=not fields))
         return cls(read, name, unsaid=plain.unsaid)
 

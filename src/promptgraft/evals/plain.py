@@ -6,7 +6,6 @@ Keys may be in snake_case or camelCase; a key whose value is null counts as abse
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,14 +14,14 @@ from typing import Any
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.evals import field_kinds
 from promptgraft.evals.row_paths import RowPaths, listed_keys, path_hint, root_of
+from promptgraft.evals.rows import advice_for
 from promptgraft.evals.types import Case, Speaker, Turn
 from promptgraft.ground.content import Content, File, Input
 from promptgraft.ground.serde import Json, did_you_mean, nearest, parse_json, shown
 from promptgraft.ground.strict.checks import ANYTHING, OBJECT, Check, Kind, check
 from promptgraft.ground.strict.kinds import snake_case
 from promptgraft.ground.strict.nodes import Node
-from promptgraft.ground.text import counted, listed
-from promptgraft.ground.yaml_text import plain_scalar
+from promptgraft.ground.text import counted
 
 _KINDS: Mapping[str, Kind[object]] = {
     "expected": ANYTHING,
@@ -84,14 +83,6 @@ def _has_form(name: str, value: Json) -> bool:
     return len(items) == len(value) and not is_defined
 
 
-def _mend_of(column: str) -> str:
-    # Without the value, so that all cases have the same fault.
-    return (
-        f"`keep: [{column}]` hides the column, `fields: {{input: [..., {column}]}}` makes it a "
-        "parameter"
-    )
-
-
 Names = Mapping[str, str | Sequence[str] | Mapping[str, str]]
 
 
@@ -109,6 +100,10 @@ class PlainReader:
             takes what it needs.
         files: columns with images or files.
         texts: members of ``expected`` that are texts, also where all their cells are numbers.
+        in_python: whether the rows were given to ``Dataset.of``, for messages.
+
+    Attributes:
+        advised: for :func:`advice_for`.
     """
 
     def __init__(
@@ -120,13 +115,20 @@ class PlainReader:
         parameters: Collection[str] | None = None,
         files: Collection[str] = (),
         texts: Collection[str] = (),
+        in_python: bool = False,
     ) -> None:
+        self.advised: str | None = "" if in_python else None
         self._columns, self._parameters, self._answers = _columns(names, keep)
         columns = (name for name in names.values() if isinstance(name, str))
         self._named = {*self._parameters, *self._answers, *columns, *keep, *files}
         self._keep = frozenset(keep)
-        # Columns of `expected`: those whose cells are JSON, and those that no row has had so far.
-        self._typed, self._lacking, self._texts = set[str](), {*self._answers}, frozenset(texts)
+        # Columns of `expected` whose cells are JSON.
+        self._typed, self._texts = set[str](), frozenset(texts)
+        # The fields of columns that no row has had so far; each row without an input is a fault.
+        self._lacking = dict.fromkeys(self._answers, "expected")
+        for field, column in names.items():
+            if isinstance(column, str) and field != "input":
+                self._lacking[column] = field
         self._read = frozenset(parameters or ())
         for name in _COMMON if parameters else ():
             if name in self._read and name not in self._named and name not in names:
@@ -148,6 +150,12 @@ class PlainReader:
         self._reads_all = parameters is None
         # Line and id of the cases that have an `input`, and of those that have parameters.
         self._forms: dict[bool, list[tuple[int, str]]] = {True: [], False: []}
+
+    def _mend_of(self, column: str) -> str:
+        # Without the value, so that all cases have the same fault.
+        advice = advice_for(self.advised)
+        parameter = advice.field("input", ["...", column])
+        return f"{advice.keep([column])} hides the column, {parameter} makes it a parameter"
 
     @property
     def _input_column(self) -> str:
@@ -177,8 +185,8 @@ class PlainReader:
         inputs = {self._input_column, *self._parameters}
         for name in sorted(self._paths.absent - inputs):
             yield f"no case has the path {self._paths.described(name)}"
-        for name in sorted(self._lacking - self._paths.nested) if not self._cells else ():
-            yield f"no case has the key {shown(name)}, which `fields` names for `expected`"
+        for name in sorted(self._lacking.keys() - self._paths.nested) if not self._cells else ():
+            yield f"no case has the key {shown(name)}, which is named for `{self._lacking[name]}`"
 
     def settle_input(self, value: Mapping[str, Json]) -> None:
         """Read ``input`` as a parameter where the prompt does, unless it holds all of them."""
@@ -238,8 +246,9 @@ class PlainReader:
         for name, kind in _KINDS.items():
             if name in nodes and name != "turns":
                 conversation[name] = self._field(name, kind, nodes[name])
+        for name in self._lacking.keys() & value.keys():
+            del self._lacking[name]
         if self._answers:
-            self._lacking -= value.keys()
             answer = self._chosen(node, self._answers, "expected")
             # A name without a value stays, because functions of users read it.
             if self._cells:
@@ -277,7 +286,7 @@ class PlainReader:
     def _field(self, name: str, kind: Kind[Any], node: Node) -> Any:
         if self._columns.get(name) == name and not _has_form(name, node.value):
             form = _FORMS.get(name, "an object")
-            node.fault(f"expected {form}, as the field of this name; {_mend_of(name)}")
+            node.fault(f"expected {form}, as the field of this name; {self._mend_of(name)}")
             return None
         return kind.read(node)
 
@@ -300,7 +309,8 @@ class PlainReader:
                 yield line, f"{what}; use one of both", case_id
         elif parts and self.unsaid and not self._reads_all:
             line, case_id = parts[0]
-            yield line, f"{unsaid_fault(self.unsaid)}{self._headless(self.unsaid)}", case_id
+            fault = advice_for(self.advised).unsaid(self.unsaid)
+            yield line, f"{fault}{self._headless(self.unsaid)}", case_id
 
     def _headless(self, columns: Iterable[str]) -> str:
         """Return what to do if the header of a file looks like a case; empty if it does not."""
@@ -340,7 +350,7 @@ class PlainReader:
         try:
             value = parse_json(str(node.value), where="")
         except DataFormatError:
-            node.fault(f"expected JSON in the cell; {_mend_of(str(node.path[-1]))}")
+            node.fault(f"expected JSON in the cell; {self._mend_of(str(node.path[-1]))}")
             value = None
         return Node(value, node.path, node.source)
 
@@ -365,7 +375,7 @@ class PlainReader:
         if column := nearest(key, absent, cutoff=_MISSPELLED) or next(longer, ""):
             field = self._columns[column]
             if field != column:
-                return f" (`fields` has `{field}: {column}`; did you mean `{field}: {key}`?)"
+                return f" (`{column}` is named for `{field}`; did you mean `{key}`?)"
             return f" (did you mean `{column}`?)"
         return ""
 
@@ -413,17 +423,9 @@ class PlainReader:
             elif key not in self._reported:
                 strangers.append(key)
         self._reported.update(strangers)
-        if len(strangers) == 1:
-            node.member(strangers[0]).fault(
-                "unknown key; name it in `keep`, or in `fields` as `expected` or among those of "
-                "`input`, or take it out"
-            )
-        elif strangers:
-            line = f"keep: [{', '.join(map(_in_list, strangers))}]"
-            node.fault(
-                f"{len(strangers)} unknown keys; `{line}` hides them from the model; in `fields`, "
-                "`expected` names the answer and `input` what is shown"
-            )
+        if strangers:
+            place = node.member(strangers[0]) if len(strangers) == 1 else node
+            place.fault(advice_for(self.advised).unknown(strangers))
         if len(keys) > _MOST_UNKNOWN:
             node.fault(f"{len(keys) - _MOST_UNKNOWN:,} more unknown keys")
 
@@ -505,36 +507,12 @@ def _json_of(cell: str) -> Json:
     return cell
 
 
-_USUAL_ANSWERS = frozenset(
-    ("answer", "category", "class", "gold", "ideal", "intent", "label", "output", "target", "truth")
-)
-"""What columns of answers are often called: only for advice, because an input may be, too."""
-
-
-def unsaid_fault(columns: Sequence[str]) -> str:
-    """Return what is wrong with columns that the model may be shown though nothing says so."""
-    named = (column for column in columns if column.casefold() in _USUAL_ANSWERS)
-    answer = next(named, columns[-1])
-    return (
-        f"nothing says whether the model may see {listed(columns)}; if `{answer}` is the answer, "
-        f"write `fields: {{expected: {_in_list(answer)}}}` beside the path of the file; else name "
-        "the input with `fields: {input: [COLUMN, ...]}`, or the messages of a chat with `fields: "
-        "{turns: COLUMN}`; `Dataset.load` and `Dataset.of` take `fields`, too"
-    )
-
-
 def _is_answered(node: Node) -> bool:
     """Return whether a value is the messages of a chat, of which the last is the assistant's."""
     match field_kinds.in_usual_form(node.value):
         case [*_, {"role": "assistant" | "model"} | {"from": "gpt" | "assistant"}]:
             return True
     return False
-
-
-def _in_list(key: str) -> str:
-    """Return a key as it is written in a list of YAML, which is valid in JSON's quotation marks."""
-    is_plain = key.isidentifier() and plain_scalar(key) == key
-    return key if is_plain else json.dumps(key, ensure_ascii=False)
 
 
 def _are_texts(names: object) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
@@ -17,6 +17,9 @@ from promptgraft.errors import ConfigError, DataFormatError, joined_faults
 from promptgraft.evals.types import Case
 from promptgraft.ground.serde import STRICT_JSON, Json, MismatchError, is_deeper, shown
 from promptgraft.ground.strict.nodes import decoded, unreadable
+
+if TYPE_CHECKING:
+    from promptgraft.evals.column_advice import ColumnAdvice
 
 ENDINGS = {f".{kind}": kind for kind in ("jsonl", "json", "csv", "yaml", "parquet")}
 """The formats of files of cases, by ending."""
@@ -131,6 +134,13 @@ class CaseFaults:
 def in_one_line() -> CaseFaults:
     """Return a collection for a one-line message."""
     return CaseFaults(most=_MOST_IN_ONE_LINE)
+
+
+def advice_for(origin: str | None) -> ColumnAdvice:
+    """Return what to write in Python for a case of this origin; None for the file of a project."""
+    from promptgraft.evals import column_advice  # a mistake
+
+    return column_advice.ColumnAdvice.of(origin)
 
 
 DEEPEST = 100

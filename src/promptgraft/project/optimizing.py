@@ -22,7 +22,7 @@ from promptgraft.evals import metrics as metric_kinds
 from promptgraft.evals.dataset import Dataset, Splits
 from promptgraft.evals.metrics import load_metrics
 from promptgraft.evals.metrics.judging import check_metrics
-from promptgraft.evals.plain import unsaid_fault
+from promptgraft.evals.rows import advice_for
 from promptgraft.evals.types import Case, Judge, Metric
 from promptgraft.ground.frames import Frame, is_frame
 from promptgraft.ground.serde import did_you_mean, shown
@@ -249,7 +249,8 @@ def splits_of(cases: Examples, reads: Collection[str] | None = None) -> Splits:
     if reads is not None:
         for part in splits.parts().values():
             if unsaid := [name for name in part.unsaid if name not in reads]:
-                raise DataFormatError(f"{part.name}: {unsaid_fault(unsaid)}")
+                fault = advice_for(part.cases[0].origin).unsaid(unsaid)
+                raise DataFormatError(f"{part.name}: {fault}")
     return splits
 
 

@@ -23,6 +23,7 @@ from promptgraft.errors import ConfigError, FeedbackError, TransientProviderErro
 from promptgraft.evals import metrics
 from promptgraft.evals.metrics import check_cases, check_metrics, judge_case
 from promptgraft.evals.metrics.base import verdict_on
+from promptgraft.evals.rows import CaseFaults
 from promptgraft.evals.types import Answer, Case, Metric, ToolUse, Verdict
 from promptgraft.ground.serde import Json
 
@@ -95,15 +96,28 @@ def test_the_solution_of_a_benchmark_is_a_reference_whose_last_number_counts() -
     assert metrics.number(which="first").judge(case(solution), Answer(text="48")).passed
 
 
-def test_a_missing_reference_names_the_field_that_holds_it() -> None:
-    columns = Case(id="a", input={"question": "?", "calls": []})
-    python = ", in Python with `Dataset.of(CASES, label=COLUMN)`"
-    for metric, field in ((metrics.exact(), "expected"), (metrics.tool_trajectory(), "tools")):
+def test_a_missing_reference_names_what_the_caller_writes(tmp_path: Path) -> None:
+    file = tmp_path / "cases.jsonl"
+    file.touch()
+    in_call, in_file = (
+        Case(id="a", input={"question": "?", "calls": []}, origin=origin)
+        for origin in ("cases:1", f"{file}:1")
+    )
+    for metric, field, label in (
+        (metrics.exact(), "expected", "label=COLUMN"),
+        (metrics.tool_trajectory(), "tools", 'fields={"tools": COLUMN}'),
+    ):
+        noted = CaseFaults()
+        check_cases([metric], [in_file], noted=noted)
+        assert f"name its column with `fields: {{{field}: COLUMN}}`, the" in noted.lines[0]
         with pytest.raises(ConfigError) as caught:
-            check_cases([metric], [columns])
-        mend = f"name its column with `fields: {{{field}: COLUMN}}`"
-        mend += python if field == "expected" else ""
-        assert str(caught.value).endswith(f"{mend}, the input has `question`, `calls`")
+            check_cases([metric], [in_call])
+        assert str(caught.value).endswith(
+            f"name its column with `Dataset.of(CASES, {label})`, the input has `question`, `calls`"
+        )
+        with pytest.raises(ConfigError) as caught:
+            check_cases([metric], [in_file])
+        assert f'`Dataset.load(FILE, fields={{"{field}": COLUMN}})`' in str(caught.value)
 
 
 @pytest.mark.parametrize("score", [77, -0.5, (77, "long")])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from statistics import fmean
 from typing import Protocol, runtime_checkable
 
@@ -24,7 +23,7 @@ from promptgraft.evals.metrics.base import (
     verdict_of,
 )
 from promptgraft.evals.metrics.reading import Folding
-from promptgraft.evals.rows import CaseFaults, in_one_line
+from promptgraft.evals.rows import CaseFaults, advice_for, in_one_line
 from promptgraft.evals.types import (
     Answer,
     Case,
@@ -127,7 +126,7 @@ def check_cases(
         for metric in metrics
         if isinstance(metric, ChecksCases)
     ]
-    columns_hint = functools.cache(functools.partial(_columns_hint, cases))
+    columns_hint = functools.cache(functools.partial(_columns_hint, cases, noted is not None))
     for case in cases:
         for fault in _hint_faults(case, metrics) if metrics else ():
             faults.add_of(case, fault)
@@ -146,18 +145,17 @@ def check_cases(
         faults.refuse()
 
 
-def _columns_hint(cases: Sequence[Case], field: str) -> str:
+def _columns_hint(cases: Sequence[Case], in_project: bool, field: str) -> str:
     """Return how to name the column of ``field``; empty if some cases have it."""
-    columns = next((case.input for case in cases), None)
-    if not isinstance(columns, dict) or any(getattr(case, field) is not None for case in cases):
+    first = next(iter(cases), None)
+    if first is None or any(getattr(case, field) is not None for case in cases):
         return ""
-    named = listed(islice(columns, _MOST_COLUMNS))
-    mend = "expected: COLUMN}`, in Python with `Dataset.of(CASES, label=COLUMN)`"
-    mend = mend if field == "expected" else f"{field}: COLUMN}}`"
-    return f"; name its column with `fields: {{{mend}, the input has {named}"
+    if not isinstance(first.input, dict):
+        return ""
+    advice = advice_for(None if in_project else first.origin)
+    return f"; {advice.answer(field, first.input)}"
 
 
-_MOST_COLUMNS = 8
 _SEVERITY = re.compile(r"P(?P<number>[0-9]+):", re.IGNORECASE)
 _SEVERITIES = ("P0", "P1", "P2", "P3")
 

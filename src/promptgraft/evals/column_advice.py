@@ -1,0 +1,131 @@
+"""What to write so that a column is read otherwise: in a project file, or in Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import attrs
+
+from promptgraft.evals.types import Case
+from promptgraft.ground.files import is_file
+from promptgraft.ground.text import listed
+from promptgraft.ground.yaml_text import plain_scalar
+
+Columns = str | Sequence[str] | Mapping[str, str]
+
+_OPEN = ("...", "COLUMN", "NAME")  # what the user replaces
+_SHORT = {"id": "id", "input": "input", "expected": "label"}
+"""The arguments of `Dataset.of` that name a column, by the field."""
+_MOST_NAMED = 8
+_USUAL_ANSWERS = frozenset(
+    ("answer", "category", "class", "gold", "ideal", "intent", "label", "output", "target", "truth")
+)
+"""What columns of answers are often called: only for advice, because an input may be, too."""
+
+
+@attrs.frozen
+class ColumnAdvice:
+    """Advice for those who write one data set; ``maker`` is the call that made it in Python."""
+
+    maker: str = ""
+
+    @classmethod
+    def of(cls, origin: str | None) -> ColumnAdvice:
+        """Return the advice for a case of this origin in Python; None for one of a project."""
+        if origin is None:
+            return IN_FILE
+        return cls("load(FILE") if is_file(Path(origin.rpartition(":")[0])) else IN_CALL
+
+    def keep(self, columns: Sequence[str]) -> str:
+        """Return what hides columns from the model."""
+        return self._written("keep", columns)
+
+    def no_input(self, column: str, case: Case) -> str:
+        """Return what to do with a column that the prompt does not read."""
+        answer = f", {self.field('expected', column)} makes it the answer"
+        return f"{self.keep([column])} hides it{answer if case.expected is None else ''}"
+
+    def answer(self, field: str, columns: Iterable[str]) -> str:
+        """Return how to name the column of an answer among those of the input."""
+        named = listed(islice(columns, _MOST_NAMED))
+        return f"name its column with {self.field(field, 'COLUMN')}, the input has {named}"
+
+    def field(self, name: str, columns: Columns) -> str:
+        """Return what makes columns a field of the case."""
+        if self.maker == IN_CALL.maker and name in _SHORT and not isinstance(columns, Mapping):
+            return self._written(_SHORT[name], columns)
+        return self._written("fields", {name: columns})
+
+    def unknown(self, columns: Sequence[str]) -> str:
+        """Return what is wrong with columns that nothing reads."""
+        in_call = self.maker == IN_CALL.maker
+        where, answer = ("", "label") if in_call else ("in `fields`, ", "expected")
+        them, what = "them", f"{len(columns)} unknown keys"
+        if len(columns) == 1:
+            them, what = "it", "unknown key"
+        return (
+            f"{what}; {self.keep(columns)} hides {them} from the model; {where}`{answer}` names "
+            "the answer and `input` what is shown"
+        )
+
+    def once(self) -> str:
+        """Return what leaves out rows that repeat another one."""
+        if self.maker == IN_CALL.maker:
+            return "take it out"
+        return f"take it out, or set {self._written('duplicates', 'drop')}"
+
+    def split(self, column: str) -> str:
+        """Return what divides the cases by a column."""
+        if self.maker:
+            made = self.keep([column]).strip("`")
+            return f"`Splits.by_field({made}, {_in_quotes(column)})` divides the cases by it"
+        return f"`splits: {{field: {column}}}` divides the cases by it"
+
+    def unsaid(self, columns: Sequence[str]) -> str:
+        """Return what is wrong with columns that the model may be shown though nothing says so."""
+        named = (column for column in columns if column.casefold() in _USUAL_ANSWERS)
+        answer = next(named, columns[-1])
+        place, more = "", ""
+        if not self.maker:
+            place = " beside the path of the file"
+            more = "; `Dataset.load` takes `fields`, too"
+        return (
+            f"nothing says whether the model may see {listed(columns)}; if `{answer}` is the "
+            f"answer, write {self.field('expected', answer)}{place}; else name the input with "
+            f"{self.field('input', ['COLUMN', '...'])}, or the messages of a chat with "
+            f"{self.field('turns', 'COLUMN')}{more}"
+        )
+
+    def _written(self, key: str, value: object) -> str:
+        if self.maker:
+            return f"`Dataset.{self.maker}, {key}={_spelled(value, _in_quotes)})`"
+        return f"`{key}: {_spelled(value, _in_yaml)}`"
+
+
+IN_FILE = ColumnAdvice()
+IN_CALL = ColumnAdvice("of(CASES")
+
+
+def _spelled(value: object, spell: Callable[[str], str]) -> str:
+    match value:
+        case Mapping():
+            members = (f"{spell(key)}: {_spelled(item, spell)}" for key, item in value.items())
+            return f"{{{', '.join(members)}}}"
+        case str():
+            return value if value in _OPEN else spell(value)
+        case Sequence():
+            return f"[{', '.join(_spelled(item, spell) for item in value)}]"
+    raise TypeError(value)
+
+
+def _in_quotes(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _in_yaml(text: str) -> str:
+    """Return a text as it is written in a list of YAML, which is valid in JSON's quotes."""
+    is_plain = text.isidentifier() and plain_scalar(text) == text
+    return text if is_plain else _in_quotes(text)
