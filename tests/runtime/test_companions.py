@@ -13,15 +13,33 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 
-from promptgraft import Case, Texts, evaluate
+from promptgraft import (
+    BlackBox,
+    Case,
+    GepaExample,
+    MarkdownSection,
+    Prompt,
+    PromptTemplate,
+    Texts,
+    Tool,
+    evaluate,
+)
+from promptgraft.adapters import FunctionAdapter, ProviderAdapter
+from promptgraft.adapters.base import evaluated
+from promptgraft.adapters.calling.tool_calls import call_tool
 from promptgraft.errors import BudgetExhaustedError, DeadlineExceededError, RunCancelledError
 from promptgraft.evals import metrics
 from promptgraft.evals.types import Answer
+from promptgraft.graphs import Graph, Node
 from promptgraft.runtime import Cancellation, Deadline, companions
 from promptgraft.runtime.companions import interruptible
+from promptgraft.runtime.session import Session
+from promptgraft.targets.prompt_rollout import feedback_from
 from targets.test_texts import nothing
 
 HANGING = """
@@ -72,6 +90,81 @@ def test_the_wait_ends_with_the_deadline_and_when_the_run_is_cancelled() -> None
     timer.start()
     with pytest.raises(RunCancelledError):
         in_pool(lambda: interruptible(hang.wait, "x", Deadline(cancellation=cancellation)))
+    hang.set()
+
+
+class Hanging:
+    """An adapter as users write one."""
+
+    identity = "mine"
+
+    def __init__(self, hang: Callable[[], object]) -> None:
+        self.hang = hang
+
+    def evaluate(self, *_: object, **__: object) -> Any:
+        return self.hang()
+
+
+TOLD = MarkdownSection(title="Task", key="task", template="Answer.")
+ASKED = Prompt(PromptTemplate[Any](ns="team", key="desk", sections=(TOLD,)))
+Hang = Callable[[], object]
+
+
+def of_graph(flow: Callable[..., object]) -> tuple[ProviderAdapter, Prompt[Any]]:
+    answering = FunctionAdapter(lambda text: "")
+    prompt = Graph("team/desk", flow=flow, nodes=[Node("a", ASKED)]).stand_in()
+    return prompt.asked_on(answering), attrs.evolve(prompt, params=("q",))
+
+
+def of_agent(hang: Hang) -> tuple[ProviderAdapter, Prompt[Any]]:
+    box = BlackBox({"task": "Answer."}, agent=lambda query, call: hang())
+    return box.adapter, box.prompt.bind(Case(id="a", input="q"))
+
+
+KINDS: dict[str, Callable[[Hang], tuple[ProviderAdapter, Prompt[Any]]]] = {
+    "model": lambda hang: (FunctionAdapter(lambda text: hang()), ASKED),
+    "adapter": lambda hang: (Hanging(hang), ASKED),
+    "agent": of_agent,
+    "flow": lambda hang: of_graph(lambda run, *_: hang()),
+    "step": lambda hang: of_graph(lambda run, *_: run.do("look", hang)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_deadline_ends_the_wait_for_each_kind_of_function(kind: str) -> None:
+    hang = threading.Event()
+    adapter, prompt = KINDS[kind](lambda: hang.wait(5))
+
+    def ask() -> object:
+        return evaluated(adapter, prompt, session=Session(), deadline=Deadline.after(0.05))
+
+    with pytest.raises(DeadlineExceededError):
+        in_pool(ask)
+    hang.set()
+
+
+def test_a_deadline_ends_the_wait_for_feedback_and_tools() -> None:
+    hang, example = threading.Event(), GepaExample(id="a", params=("q",))
+
+    def wait(_: object) -> None:
+        hang.wait(5)
+
+    @attrs.frozen
+    class Look:
+        word: str
+
+    tool = Tool(
+        name="look", description="Look.", params_type=Look, result_type=type(None), handler=wait
+    )
+    section = attrs.evolve(TOLD, tools=(tool,))
+    template = PromptTemplate[Any](ns="team", key="desk", sections=(section,))
+    [rendered] = Prompt(template).render().tools
+    for call in (
+        lambda: feedback_from(partial(wait, None), example, deadline=Deadline.after(0.05)),
+        lambda: call_tool(rendered, {"word": "a"}, Session(deadline=Deadline.after(0.05))),
+    ):
+        with pytest.raises(DeadlineExceededError):
+            in_pool(call)
     hang.set()
 
 
@@ -178,6 +271,8 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from promptgraft.runtime import Deadline
 from promptgraft.runtime.companions import interruptible
+from promptgraft.runtime.session import Session
+from promptgraft.targets.prompt_rollout import feedback_from
 
 def call():
     return interruptible(os.getpid, "x", Deadline.after(5))

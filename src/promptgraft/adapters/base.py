@@ -21,6 +21,7 @@ from promptgraft.ground.under_way import doing
 from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
 from promptgraft.prompt.rendered import OutputT_co, PromptRendered, RenderedPrompt
 from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.companions import result_of
 from promptgraft.runtime.deadline import Deadline
 from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Session, SessionProtocol, places_of
@@ -307,7 +308,9 @@ def _answer(
     before, began = len(session.select_all(object)), time.perf_counter()
     try:
         with doing(where):
-            answer = adapter.evaluate(prompt, session=session, deadline=deadline)
+            call = partial(adapter.evaluate, prompt, session=session, deadline=deadline)
+            ends_itself = type(adapter).__module__.startswith("promptgraft.")
+            answer = call() if ends_itself else result_of(call, where, deadline)
             response = awaited(answer, deadline=deadline)
     except (errors.CandidateError, errors.ProviderError):
         raise

@@ -22,8 +22,8 @@ from promptgraft.prompt.by_role import by_role
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.sdk_replies import answer_in
 from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.companions import result_of
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 
 OutputT = TypeVar("OutputT")
@@ -81,7 +81,7 @@ class FunctionAdapter:
         sent = by_role(rendered, say_format=True)
         whole = "\n\n".join(filter(None, (sent.system, sent.user)))
         try:
-            text = answer_in(awaited(self.function(whole), deadline=deadline))
+            text = answer_in(result_of(lambda: self.function(whole), self.identity, deadline))
         except PromptgraftError:
             raise
         except user_errors() as error:

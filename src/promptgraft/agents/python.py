@@ -25,8 +25,9 @@ from promptgraft.ground.serde import shown, unstructure
 from promptgraft.ground.strict.checks import FLAG, SECONDS, STRING
 from promptgraft.ground.text import raised
 from promptgraft.prompt.sdk_replies import answer_in
+from promptgraft.runtime.companions import result_of
 from promptgraft.runtime.deadline import sooner
-from promptgraft.runtime.event_loop import CancelledElsewhereError, awaited
+from promptgraft.runtime.event_loop import CancelledElsewhereError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -103,7 +104,7 @@ class PythonAgent:
         if self.timeout is not None:
             deadline = sooner(deadline, self.timeout)
         try:
-            value = awaited(self._called(query, call), deadline=deadline)
+            value = result_of(lambda: self._called(query, call), self.name, deadline)
         except errors.LimitReachedError:
             is_own = deadline is not call.deadline and deadline is not None and deadline.expired
             if not is_own or (call.deadline and call.deadline.expired):

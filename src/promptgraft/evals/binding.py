@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeGuard
@@ -30,7 +29,6 @@ _NO_PLACE = (
     "write `$text` where it goes, `{text}` with `syntax: format`, `{{ text }}` with `jinja`; "
     "`plain` fills in nothing"
 )
-_PLACEHOLDER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_NAMED = 20
 
 ParamsOf = Callable[[Case], object]
@@ -137,13 +135,11 @@ def _by_name(
     if isinstance(case.input, dict):
         for name, value in case.input.items():
             if name not in open_names:
-                advice = advice_for(None if in_project else case.origin)
                 near = did_you_mean(name, list(open_names))
-                renaming = f"{advice.field('input', {'NAME': name})} gives it another name, or "
-                renaming = "" if _PLACEHOLDER.fullmatch(name) else renaming
+                advice = advice_for(None if in_project else case.origin)
                 is_set = isinstance(value, str) and value.casefold() in SETS
-                column = advice.split(name) if is_set else advice.no_input(name, case)
-                mend = hints.get(name, f"open placeholders: {there}; {renaming}{column}")
+                unread = advice.unread(name, case, is_set=is_set)
+                mend = hints.get(name, f"open placeholders: {there}; {unread}")
                 raise errors.ConfigError(
                     f"input: the prompt has no placeholder `{name}`{near}; {mend}"
                 )

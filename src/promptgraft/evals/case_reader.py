@@ -381,11 +381,9 @@ class CaseReader:
             node.fault(f"id: expected a text or an integer, found {shown(given)}")
             return ""
         if case_id in self._lines:
-            mend = (
-                "give one of both another id"
-                if given is not None
-                else advice_for(self._plain.advised).once()
-            )
+            mend = "give one of both another id"
+            if given is None:
+                mend = advice_for(self._plain.advised).once()
             node.fault(f"{what} as in line {self._lines[case_id]}; {mend}")
         self._lines.setdefault(case_id, line)
         return case_id

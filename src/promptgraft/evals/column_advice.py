@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -20,6 +21,9 @@ _OPEN = ("...", "COLUMN", "NAME")  # what the user replaces
 _SHORT = {"id": "id", "input": "input", "expected": "label"}
 """The arguments of `Dataset.of` that name a column, by the field."""
 _MOST_NAMED = 8
+_PLACEHOLDER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VALUE = re.compile(r"-?\d+(?:[.,]\d+)?|.{61,}", re.DOTALL)
+"""A text that is rather a value than the name of a column."""
 _USUAL_ANSWERS = frozenset(
     ("answer", "category", "class", "gold", "ideal", "intent", "label", "output", "target", "truth")
 )
@@ -43,15 +47,27 @@ class ColumnAdvice:
         """Return what hides columns from the model."""
         return self._written("keep", columns)
 
-    def no_input(self, column: str, case: Case) -> str:
-        """Return what to do with a column that the prompt does not read."""
+    def unread(self, column: str, case: Case, *, is_set: bool) -> str:
+        """Return what to do with a column of an input that the prompt does not read."""
+        renaming = f"{self.field('input', {'NAME': column})} gives it another name, or "
+        renaming = "" if _PLACEHOLDER.fullmatch(column) else renaming
+        if is_set:  # its value is that of a split
+            return f"{renaming}{self.split(column)}"
         answer = f", {self.field('expected', column)} makes it the answer"
-        return f"{self.keep([column])} hides it{answer if case.expected is None else ''}"
+        return f"{renaming}{self.keep([column])} hides it{answer if case.expected is None else ''}"
 
-    def answer(self, field: str, columns: Iterable[str]) -> str:
-        """Return how to name the column of an answer among those of the input."""
+    def answer(self, field: str, cases: Sequence[Case]) -> str:
+        """Return how to name the column of ``field``; empty if some cases have it."""
+        columns = cases[0].input
+        if not isinstance(columns, dict) or any(getattr(case, field) is not None for case in cases):
+            return ""
         named = listed(islice(columns, _MOST_NAMED))
-        return f"name its column with {self.field(field, 'COLUMN')}, the input has {named}"
+        return f"; name its column with {self.field(field, 'COLUMN')}, the input has {named}"
+
+    def hidden_or_read(self, column: str) -> str:
+        """Return what to do with a column that has the name of a field, but not its form."""
+        parameter = self.field("input", ["...", column])
+        return f"{self.keep([column])} hides the column, {parameter} makes it a parameter"
 
     def field(self, name: str, columns: Columns) -> str:
         """Return what makes columns a field of the case."""
@@ -84,7 +100,13 @@ class ColumnAdvice:
             return f"`Splits.by_field({made}, {_in_quotes(column)})` divides the cases by it"
         return f"`splits: {{field: {column}}}` divides the cases by it"
 
-    def unsaid(self, columns: Sequence[str]) -> str:
+    def headless(self, columns: Iterable[str], *, cells: bool) -> str:
+        """Return what to do if the header of a file looks like a case; empty if it does not."""
+        if cells and any(map(_VALUE.fullmatch, columns)):
+            return "; if the first line is a case, write a line of names above it"
+        return ""
+
+    def unsaid(self, columns: Sequence[str], *, cells: bool = False) -> str:
         """Return what is wrong with columns that the model may be shown though nothing says so."""
         named = (column for column in columns if column.casefold() in _USUAL_ANSWERS)
         answer = next(named, columns[-1])
@@ -96,7 +118,7 @@ class ColumnAdvice:
             f"nothing says whether the model may see {listed(columns)}; if `{answer}` is the "
             f"answer, write {self.field('expected', answer)}{place}; else name the input with "
             f"{self.field('input', ['COLUMN', '...'])}, or the messages of a chat with "
-            f"{self.field('turns', 'COLUMN')}{more}"
+            f"{self.field('turns', 'COLUMN')}{more}{self.headless(columns, cells=cells)}"
         )
 
     def _written(self, key: str, value: object) -> str:

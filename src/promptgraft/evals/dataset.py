@@ -120,9 +120,7 @@ class Dataset(Shown):
     def __attrs_post_init__(self) -> None:
         faults = CaseFaults(self.name)
         if not self.cases:
-            faults.add(
-                0, 'expected at least one case, such as {"input": ..., "expected": ...}, found none'
-            )
+            faults.add(0, f"expected at least one case, such as {_CASE}, found none")
         ids: set[str] = set()
         for case in cases_of(self.cases):
             if not isinstance(case.id, str):
@@ -263,7 +261,6 @@ class Dataset(Shown):
         plain = PlainReader(
             fields or {},
             keep,
-            cells=False,
             parameters=parameters,
             files=(*_listed("images", images), *_listed("files", files)),
             in_python=True,

@@ -6,7 +6,6 @@ Keys may be in snake_case or camelCase; a key whose value is null counts as abse
 from __future__ import annotations
 
 import contextlib
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -64,11 +63,8 @@ _TYPING_MISTAKE = 0.87
 _MISSPELLED = 0.8
 _MOST_COMPARED = 1_000
 """Different keys that are compared with the names of fields, which is slow."""
-# An export has that many columns beside those that a case needs.
 _MOST_UNKNOWN = 40
 """Unknown keys of one case that are named."""
-# A text that is rather a value than the name of a column.
-_VALUE = re.compile(r"-?\d+(?:[.,]\d+)?|.{61,}", re.DOTALL)
 
 
 def _has_form(name: str, value: Json) -> bool:
@@ -101,9 +97,6 @@ class PlainReader:
         files: columns with images or files.
         texts: members of ``expected`` that are texts, also where all their cells are numbers.
         in_python: whether the rows were given to ``Dataset.of``, for messages.
-
-    Attributes:
-        advised: for :func:`advice_for`.
     """
 
     def __init__(
@@ -111,13 +104,13 @@ class PlainReader:
         names: Names,
         keep: Collection[str],
         *,
-        cells: bool,
+        cells: bool = False,
         parameters: Collection[str] | None = None,
         files: Collection[str] = (),
         texts: Collection[str] = (),
         in_python: bool = False,
     ) -> None:
-        self.advised: str | None = "" if in_python else None
+        self.advised: str | None = "" if in_python else None  # for `advice_for`
         self._columns, self._parameters, self._answers = _columns(names, keep)
         columns = (name for name in names.values() if isinstance(name, str))
         self._named = {*self._parameters, *self._answers, *columns, *keep, *files}
@@ -126,9 +119,8 @@ class PlainReader:
         self._typed, self._texts = set[str](), frozenset(texts)
         # The fields of columns that no row has had so far; each row without an input is a fault.
         self._lacking = dict.fromkeys(self._answers, "expected")
-        for field, column in names.items():
-            if isinstance(column, str) and field != "input":
-                self._lacking[column] = field
+        others = {field: column for field, column in names.items() if field != "input"}
+        self._lacking |= {name: field for field, name in others.items() if isinstance(name, str)}
         self._read = frozenset(parameters or ())
         for name in _COMMON if parameters else ():
             if name in self._read and name not in self._named and name not in names:
@@ -150,12 +142,6 @@ class PlainReader:
         self._reads_all = parameters is None
         # Line and id of the cases that have an `input`, and of those that have parameters.
         self._forms: dict[bool, list[tuple[int, str]]] = {True: [], False: []}
-
-    def _mend_of(self, column: str) -> str:
-        # Without the value, so that all cases have the same fault.
-        advice = advice_for(self.advised)
-        parameter = advice.field("input", ["...", column])
-        return f"{advice.keep([column])} hides the column, {parameter} makes it a parameter"
 
     @property
     def _input_column(self) -> str:
@@ -234,7 +220,8 @@ class PlainReader:
             self._paths.absent.discard(name)
             near = did_you_mean(name, list(value))
             columns = f"; columns: {listed_keys(value)}; name one of them in `fields` or `keep`"
-            node.fault(f"there is no column {shown(name)}{near}{columns}{self._headless(value)}")
+            headless = advice_for(self.advised).headless(value, cells=self._cells)
+            node.fault(f"there is no column {shown(name)}{near}{columns}{headless}")
 
     def read(self, node: Node, *, case_id: str, origin: str, line: int) -> Case | None:
         """Return a case, or note its faults and return None."""
@@ -286,7 +273,8 @@ class PlainReader:
     def _field(self, name: str, kind: Kind[Any], node: Node) -> Any:
         if self._columns.get(name) == name and not _has_form(name, node.value):
             form = _FORMS.get(name, "an object")
-            node.fault(f"expected {form}, as the field of this name; {self._mend_of(name)}")
+            mend = advice_for(self.advised).hidden_or_read(name)
+            node.fault(f"expected {form}, as the field of this name; {mend}")
             return None
         return kind.read(node)
 
@@ -309,14 +297,8 @@ class PlainReader:
                 yield line, f"{what}; use one of both", case_id
         elif parts and self.unsaid and not self._reads_all:
             line, case_id = parts[0]
-            fault = advice_for(self.advised).unsaid(self.unsaid)
-            yield line, f"{fault}{self._headless(self.unsaid)}", case_id
-
-    def _headless(self, columns: Iterable[str]) -> str:
-        """Return what to do if the header of a file looks like a case; empty if it does not."""
-        if self._cells and any(map(_VALUE.fullmatch, columns)):
-            return "; if the first line is a case, write a line of names above it"
-        return ""
+            fault = advice_for(self.advised).unsaid(self.unsaid, cells=self._cells)
+            yield line, fault, case_id
 
     @property
     def unsaid(self) -> tuple[str, ...]:
@@ -350,7 +332,8 @@ class PlainReader:
         try:
             value = parse_json(str(node.value), where="")
         except DataFormatError:
-            node.fault(f"expected JSON in the cell; {self._mend_of(str(node.path[-1]))}")
+            mend = advice_for(self.advised).hidden_or_read(str(node.path[-1]))
+            node.fault(f"expected JSON in the cell; {mend}")
             value = None
         return Node(value, node.path, node.source)
 

@@ -8,21 +8,21 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from promptgraft.ground.under_way import doing
 from promptgraft.runtime.deadline import LONGEST_WAIT, Deadline
+from promptgraft.runtime.event_loop import awaited
 
 T = TypeVar("T")
 
 _Call: TypeAlias = "tuple[Future[object], Callable[[], object]]"
 
 _logger = logging.getLogger("promptgraft")
-_TOLD_AFTER = 30.0
-"""Seconds after which a user is told which call is waited for."""
+_TOLD_AFTER = 30.0  # seconds, then a user is told which call is waited for
 
 
 class _Companion:
@@ -69,37 +69,45 @@ def interruptible(call: Callable[[], T], what: str, deadline: Deadline | None) -
     It is made in a thread beside the current one, always the same unless it hangs. In the main
     thread, where connections and windows may belong, it is made at once if nothing limits its time.
 
-    Args:
-        call: calls the function.
-        what: what it does, for messages.
-        deadline: ends the wait; the function goes on.
+    The deadline ends the wait, and the function goes on; ``what`` it does is for messages.
 
     Raises:
         LimitReachedError: the deadline has passed, or the run was cancelled.
     """
-    ends = deadline or Deadline()
-    if threading.current_thread() is threading.main_thread() and math.isinf(ends.expires_at):
-        with doing(what):
-            return call()
 
     def noted() -> T:
         with doing(what):
             return call()
 
+    ends = deadline or Deadline()
+    if threading.current_thread() is threading.main_thread() and math.isinf(ends.expires_at):
+        return noted()
     ends.check()
-    companion = _of_thread.companion
-    if companion is None or companion.process != os.getpid():
-        companion = _of_thread.companion = _Companion()
+    if _of_thread.companion is None or _of_thread.companion.process != os.getpid():
+        _of_thread.companion = _Companion()  # in no variable, which a traceback would keep
     context = contextvars.copy_context()
-    future = companion.begin(lambda: context.run(noted))
+    future = _of_thread.companion.begin(lambda: context.run(noted))
     try:
         _wait(future, what, ends)
     finally:
         if not future.done():
             _of_thread.companion = None  # it hangs, or Ctrl-C has ended the wait
+            future.add_done_callback(_drop)
     if not future.done():
         ends.check()
     return cast("T", future.result())
+
+
+def _drop(future: Future[object]) -> None:
+    if future.exception() is None and isinstance(value := future.result(), Coroutine):
+        value.close()  # or Python warns that it was never awaited
+
+
+def result_of(call: Callable[[], object], what: str, deadline: Deadline | None) -> Any:
+    """Return the result of a function of a user, plain or ``async``; see :func:`interruptible`."""
+    outcome = interruptible(call, what, deadline)
+    with doing(what):
+        return awaited(outcome, deadline=deadline)
 
 
 def _wait(future: Future[object], what: str, ends: Deadline) -> None:

@@ -10,9 +10,8 @@ from promptgraft.adapters.base import PromptResponse
 from promptgraft.evals.histories import answer_noting_tools
 from promptgraft.ground.serde import canonical_json, shown
 from promptgraft.ground.text import raised
-from promptgraft.runtime.companions import interruptible
+from promptgraft.runtime.companions import result_of
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 
 _UNFINISHED = (Awaitable, Iterator, AsyncIterator, bytes)
@@ -35,8 +34,7 @@ def answer_of(
         CallerError: it raised something else, or returned nothing usable; begins with ``where``.
     """
     try:
-        outcome = interruptible(lambda: function(*arguments), where, deadline)
-        value = awaited(outcome, deadline=deadline)
+        value = result_of(lambda: function(*arguments), where, deadline)
     except (errors.CandidateError, errors.ProviderError, errors.LimitReachedError):
         raise
     except errors.user_errors() as error:

@@ -18,10 +18,8 @@ from promptgraft.ground.functions import call_fault, first_argument, function_na
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import FINITE, SECONDS, SHARE, plain_score
 from promptgraft.ground.text import clip
-from promptgraft.ground.under_way import doing
-from promptgraft.runtime.companions import interruptible
+from promptgraft.runtime.companions import result_of
 from promptgraft.runtime.deadline import sooner
-from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 
 _REASONS = ("feedback", "reason", "comment")
@@ -125,9 +123,7 @@ class Python(BaseMetric):
         deadline = deadline_of(session)
         ends = deadline if self.timeout is None else sooner(deadline, self.timeout)
         try:
-            scored = interruptible(lambda: self.function(case, answer), where, ends)
-            with doing(where):
-                outcome = awaited(scored, deadline=ends)
+            outcome = result_of(lambda: self.function(case, answer), where, ends)
         except LimitReachedError:
             # The function may have met a limit of its own, such as that of a run that it begins.
             if (

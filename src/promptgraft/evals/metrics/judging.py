@@ -126,7 +126,8 @@ def check_cases(
         for metric in metrics
         if isinstance(metric, ChecksCases)
     ]
-    columns_hint = functools.cache(functools.partial(_columns_hint, cases, noted is not None))
+    origin = None if noted is not None or not cases else cases[0].origin
+    columns_hint = functools.cache(lambda field: advice_for(origin).answer(field, cases))
     for case in cases:
         for fault in _hint_faults(case, metrics) if metrics else ():
             faults.add_of(case, fault)
@@ -143,17 +144,6 @@ def check_cases(
                 faults.add_of(case, f"{error}{columns_hint(field)}")
     if noted is None:
         faults.refuse()
-
-
-def _columns_hint(cases: Sequence[Case], in_project: bool, field: str) -> str:
-    """Return how to name the column of ``field``; empty if some cases have it."""
-    first = next(iter(cases), None)
-    if first is None or any(getattr(case, field) is not None for case in cases):
-        return ""
-    if not isinstance(first.input, dict):
-        return ""
-    advice = advice_for(None if in_project else first.origin)
-    return f"; {advice.answer(field, first.input)}"
 
 
 _SEVERITY = re.compile(r"P(?P<number>[0-9]+):", re.IGNORECASE)
