@@ -36,8 +36,8 @@ from promptgraft.errors import BudgetExhaustedError, DeadlineExceededError, RunC
 from promptgraft.evals import metrics
 from promptgraft.evals.types import Answer
 from promptgraft.graphs import Graph, Node
-from promptgraft.runtime import Cancellation, Deadline, companions
-from promptgraft.runtime.companions import interruptible
+from promptgraft.runtime import Cancellation, Deadline, event_loop
+from promptgraft.runtime.event_loop import interruptible
 from promptgraft.runtime.session import Session
 from promptgraft.targets.prompt_rollout import feedback_from
 from targets.test_texts import nothing
@@ -205,7 +205,7 @@ def test_what_a_function_raises_arrives() -> None:
 def test_a_long_wait_is_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(companions, "_TOLD_AFTER", 0.05)
+    monkeypatch.setattr(event_loop, "_TOLD_AFTER", 0.05)
     with caplog.at_level(logging.WARNING, "promptgraft"):
         in_pool(lambda: interruptible(lambda: time.sleep(0.12), "metric `slow`, case `a`", None))
     assert [record.getMessage() for record in caplog.records] == [
@@ -239,7 +239,7 @@ def test_an_interrupted_call_does_not_hold_up_the_next(monkeypatch: pytest.Monke
 
     def calls() -> int:
         with monkeypatch.context() as patch:
-            patch.setattr(companions, "_wait", interrupted)
+            patch.setattr(event_loop, "_wait", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 interruptible(hang.wait, "x", Deadline.after(30))
         return interruptible(lambda: 7, "x", Deadline.after(1))
@@ -270,7 +270,7 @@ FORKING = """
 import os
 from concurrent.futures import ThreadPoolExecutor
 from promptgraft.runtime import Deadline
-from promptgraft.runtime.companions import interruptible
+from promptgraft.runtime.event_loop import interruptible
 from promptgraft.runtime.session import Session
 from promptgraft.targets.prompt_rollout import feedback_from
 

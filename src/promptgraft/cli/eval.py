@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,7 @@ from promptgraft.project.gate import Choice, subject_of
 from promptgraft.project.origins import loaded_project
 from promptgraft.project.settings import num_runs_of
 from promptgraft.runtime import Deadline, EventBus, Session
+from promptgraft.runtime.deadline import sooner
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,6 +94,7 @@ def evaluated_report(
     baseline: gate.Baseline | None,
     *,
     workers: int,
+    timeout: float | None,
     quiet: bool,
     folder: Path,
 ) -> gate.GateReport:
@@ -102,13 +105,15 @@ def evaluated_report(
     """
     total = len(subject.cases) * num_runs
     batches_kept = _kept_batches(subject, folder)
+    evaluated = functools.partial(
+        _report, subject, num_runs, baseline, timeout=timeout, quiet=quiet
+    )
     if batches_kept is None:
-        return _report(subject, num_runs, baseline, workers=min(workers, total), quiet=quiet)
+        return evaluated(workers=min(workers, total))
     batches_kept.parent.mkdir(parents=True, exist_ok=True)
     with FileJournal(batches_kept) as journal:
         journal.begin({"batches": str(subject.prompt.descriptor.key)})
-        threads = min(AT_ONCE, total)
-        report = _report(subject, num_runs, baseline, workers=threads, quiet=quiet, journal=journal)
+        report = evaluated(workers=min(AT_ONCE, total), journal=journal)
     # Kept after a stop: the next evaluation collects the answers that were paid for.
     if not report.stopped:
         batches_kept.unlink()
@@ -132,6 +137,7 @@ def _report(
     baseline: gate.Baseline | None,
     *,
     workers: int,
+    timeout: float | None,
     quiet: bool,
     journal: Journal | None = None,
 ) -> gate.GateReport:
@@ -141,6 +147,8 @@ def _report(
     with progress, cancelled_by_signals() as cancellation:
         notices.subscribe(CallWaiting, progress.waits)
         deadline = Deadline(cancellation=cancellation)
+        if timeout is not None:
+            deadline = sooner(deadline, timeout)
         session = Session(notices=notices, deadline=deadline)
         executor = _WatchedExecutor(
             workers, progress, journal=journal, deadline=deadline, notices=notices
@@ -193,6 +201,7 @@ class _Given(TypedDict):
     junit: str | None
     num_runs: int | None
     workers: int | None
+    timeout: float | None
 
 
 @options.command(
@@ -251,6 +260,11 @@ class _Given(TypedDict):
     help="Answers per case; by default `objectives.num_runs` of the project, or 1.",
 )
 @options.workers_option
+@click.option(
+    "--timeout",
+    type=options.seconds,
+    help="Seconds that this command may run; answers that are missing then have no score.",
+)
 @options.quiet_option
 def eval_command(
     *,
@@ -292,6 +306,7 @@ def eval_command(
             given["num_runs"] or num_runs_of(opened.config.optimizer),
             baseline,
             workers=workers,
+            timeout=given["timeout"],
             quiet=quiet,
             folder=opened.runs_folder,
         )

@@ -29,8 +29,8 @@ from promptgraft.overrides.parts.descriptors import PromptDescriptor, section_pa
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
 from promptgraft.prompt.template import Prompt
-from promptgraft.runtime.companions import result_of
 from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.event_loop import result_of
 from promptgraft.runtime.session import Session, Watch
 from promptgraft.targets.formatting import (
     default_example_formatter,

@@ -11,7 +11,7 @@ from promptgraft.ground.strict import structure
 from promptgraft.ground.text import on_one_line, raised
 from promptgraft.prompt.rendered import RenderedTool
 from promptgraft.prompt.schema import own_names
-from promptgraft.runtime.companions import result_of
+from promptgraft.runtime.event_loop import result_of
 from promptgraft.runtime.session import SessionProtocol
 
 
