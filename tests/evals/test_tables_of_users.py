@@ -40,6 +40,11 @@ def test_a_markdown_table_has_neither_its_rule_nor_its_spaces(tmp_path: Path) ->
     table = "| text    | team  |\n|:--------|------:|\n| no lamp | roads |\n| - | none |\n"
     cases = Dataset.load(written(tmp_path, table), fields=fields)
     assert [(case.input, case.expected) for case in cases] == [("no lamp", "roads"), ("-", "none")]
+    table = '| text | team |\n|---|---|\n| a \\| b | "x" |\n'
+    [case] = Dataset.load(written(tmp_path, table), fields=fields)
+    assert (case.input, case.expected) == ("a | b", '"x"')
+    [fault] = faults_of(written(tmp_path, f"{table}| c | d | e | f |\n"), fields=fields)
+    assert fault.endswith(r"write `\|` for a bar in a cell")
     plain = Dataset.load(written(tmp_path, "text|team\n- a|b\n"), fields=fields)
     assert [(case.input, case.expected) for case in plain] == [("- a", "b")]
 

@@ -21,25 +21,21 @@ import pytest
 from promptgraft import (
     BlackBox,
     Case,
-    GepaExample,
     MarkdownSection,
     Prompt,
     PromptTemplate,
     Texts,
-    Tool,
     evaluate,
 )
 from promptgraft.adapters import FunctionAdapter, ProviderAdapter
 from promptgraft.adapters.base import evaluated
-from promptgraft.adapters.calling.tool_calls import call_tool
 from promptgraft.errors import BudgetExhaustedError, DeadlineExceededError, RunCancelledError
 from promptgraft.evals import metrics
 from promptgraft.evals.types import Answer
 from promptgraft.graphs import Graph, Node
-from promptgraft.runtime import Cancellation, Deadline, event_loop
-from promptgraft.runtime.event_loop import interruptible
+from promptgraft.runtime import Cancellation, Deadline, companions
+from promptgraft.runtime.companions import interruptible
 from promptgraft.runtime.session import Session
-from promptgraft.targets.prompt_rollout import feedback_from
 from targets.test_texts import nothing
 
 HANGING = """
@@ -93,18 +89,6 @@ def test_the_wait_ends_with_the_deadline_and_when_the_run_is_cancelled() -> None
     hang.set()
 
 
-class Hanging:
-    """An adapter as users write one."""
-
-    identity = "mine"
-
-    def __init__(self, hang: Callable[[], object]) -> None:
-        self.hang = hang
-
-    def evaluate(self, *_: object, **__: object) -> Any:
-        return self.hang()
-
-
 TOLD = MarkdownSection(title="Task", key="task", template="Answer.")
 ASKED = Prompt(PromptTemplate[Any](ns="team", key="desk", sections=(TOLD,)))
 Hang = Callable[[], object]
@@ -123,7 +107,6 @@ def of_agent(hang: Hang) -> tuple[ProviderAdapter, Prompt[Any]]:
 
 KINDS: dict[str, Callable[[Hang], tuple[ProviderAdapter, Prompt[Any]]]] = {
     "model": lambda hang: (FunctionAdapter(lambda text: hang()), ASKED),
-    "adapter": lambda hang: (Hanging(hang), ASKED),
     "agent": of_agent,
     "flow": lambda hang: of_graph(lambda run, *_: hang()),
     "step": lambda hang: of_graph(lambda run, *_: run.do("look", hang)),
@@ -140,31 +123,6 @@ def test_a_deadline_ends_the_wait_for_each_kind_of_function(kind: str) -> None:
 
     with pytest.raises(DeadlineExceededError):
         in_pool(ask)
-    hang.set()
-
-
-def test_a_deadline_ends_the_wait_for_feedback_and_tools() -> None:
-    hang, example = threading.Event(), GepaExample(id="a", params=("q",))
-
-    def wait(_: object) -> None:
-        hang.wait(5)
-
-    @attrs.frozen
-    class Look:
-        word: str
-
-    tool = Tool(
-        name="look", description="Look.", params_type=Look, result_type=type(None), handler=wait
-    )
-    section = attrs.evolve(TOLD, tools=(tool,))
-    template = PromptTemplate[Any](ns="team", key="desk", sections=(section,))
-    [rendered] = Prompt(template).render().tools
-    for call in (
-        lambda: feedback_from(partial(wait, None), example, deadline=Deadline.after(0.05)),
-        lambda: call_tool(rendered, {"word": "a"}, Session(deadline=Deadline.after(0.05))),
-    ):
-        with pytest.raises(DeadlineExceededError):
-            in_pool(call)
     hang.set()
 
 
@@ -205,7 +163,7 @@ def test_what_a_function_raises_arrives() -> None:
 def test_a_long_wait_is_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(event_loop, "_TOLD_AFTER", 0.05)
+    monkeypatch.setattr(companions, "_TOLD_AFTER", 0.05)
     with caplog.at_level(logging.WARNING, "promptgraft"):
         in_pool(lambda: interruptible(lambda: time.sleep(0.12), "metric `slow`, case `a`", None))
     assert [record.getMessage() for record in caplog.records] == [
@@ -239,7 +197,7 @@ def test_an_interrupted_call_does_not_hold_up_the_next(monkeypatch: pytest.Monke
 
     def calls() -> int:
         with monkeypatch.context() as patch:
-            patch.setattr(event_loop, "_wait", interrupted)
+            patch.setattr(companions, "_wait", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 interruptible(hang.wait, "x", Deadline.after(30))
         return interruptible(lambda: 7, "x", Deadline.after(1))
@@ -270,7 +228,7 @@ FORKING = """
 import os
 from concurrent.futures import ThreadPoolExecutor
 from promptgraft.runtime import Deadline
-from promptgraft.runtime.event_loop import interruptible
+from promptgraft.runtime.companions import interruptible
 from promptgraft.runtime.session import Session
 from promptgraft.targets.prompt_rollout import feedback_from
 

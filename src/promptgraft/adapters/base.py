@@ -22,7 +22,7 @@ from promptgraft.prompt.answers import ONLY_THOUGHTS, answer_text
 from promptgraft.prompt.rendered import OutputT_co, PromptRendered, RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.event_loop import awaited, result_of
+from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Session, SessionProtocol, places_of
 
 _MICROSECONDS = 1_000_000
@@ -302,18 +302,12 @@ def _answer(
     deadline: Deadline | None,
 ) -> tuple[PromptResponse[OutputT], tuple[object, ...]]:
     """Return the response of an adapter, and the events of its making."""
-    tags = session.tags
-    example = tags.get("example") or tags.get("case")
-    subject = f"the {tags.get('scope', 'prompt')} `{prompt.descriptor.key}`"
-    subject = f"example `{example}`" if example else subject
-    where = f"adapter `{adapter_identity(adapter)}` on {subject}"
+    where = f"adapter `{adapter_identity(adapter)}` on {_subject(prompt, session)}"
     # A session may hold events of earlier evaluations, such as other steps of a graph.
     before, began = len(session.select_all(object)), time.perf_counter()
     try:
         with doing(where):
-            call = partial(adapter.evaluate, prompt, session=session, deadline=deadline)
-            ends_itself = type(adapter).__module__.startswith("promptgraft.")
-            answer = call() if ends_itself else result_of(call, where, deadline)
+            answer = adapter.evaluate(prompt, session=session, deadline=deadline)
             response = awaited(answer, deadline=deadline)
     except (errors.CandidateError, errors.ProviderError):
         raise
@@ -343,6 +337,14 @@ def _answer(
             "`promptgraft.adapters.base.answered` builds one"
         )
     return response, events
+
+
+def _subject(prompt: Prompt[OutputT], session: SessionProtocol) -> str:
+    """Return the name of what is answered: an example, or a prompt by its purpose."""
+    tags = session.tags
+    if example := tags.get("example") or tags.get("case"):
+        return f"example `{example}`"
+    return f"the {tags.get('scope', 'prompt')} `{prompt.descriptor.key}`"
 
 
 def kept_whole(adapter: ProviderAdapter) -> bool:

@@ -22,8 +22,8 @@ from promptgraft.prompt.by_role import by_role
 from promptgraft.prompt.rendered import RenderedPrompt
 from promptgraft.prompt.sdk_replies import answer_in
 from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.companions import result_of
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.event_loop import result_of
 from promptgraft.runtime.session import SessionProtocol
 
 OutputT = TypeVar("OutputT")

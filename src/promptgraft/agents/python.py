@@ -25,8 +25,9 @@ from promptgraft.ground.serde import shown, unstructure
 from promptgraft.ground.strict.checks import FLAG, SECONDS, STRING
 from promptgraft.ground.text import raised
 from promptgraft.prompt.sdk_replies import answer_in
+from promptgraft.runtime.companions import result_of
 from promptgraft.runtime.deadline import sooner
-from promptgraft.runtime.event_loop import CancelledElsewhereError, result_of
+from promptgraft.runtime.event_loop import CancelledElsewhereError
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 

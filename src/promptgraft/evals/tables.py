@@ -8,7 +8,7 @@ import csv
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from promptgraft.ground.text import counted, spelled
 _DELIMITERS = ",;\t|"
 # The limit of the csv module, 131,072, is less than documents in cells have.
 _LONGEST_CELL = 16_777_216
+_BAR = re.compile(r"(?<!\\)\|")
 _RULE = re.compile(r"\s*(?::?-+:?)?\s*")
 _C1 = re.compile("[\x80-\x9f]")
 _TWICE = "write a quote inside of a cell twice, and the cell in quotes"
@@ -71,9 +72,12 @@ def csv_rows(
     if not separator:
         faults.add(0, f"two delimiters are equally frequent in {shown(first[1].strip())}")
         return
-    records = _records(_Lines(itertools.chain([first], numbered)), separator, faults)
+    top = [first, *itertools.islice(numbered, 1)]
+    numbered = itertools.chain(top, numbered)
+    is_markdown = separator == "|" and _is_rule(top[-1][1])
+    read = _of_markdown(numbered) if is_markdown else None
+    records = read or _records(_Lines(numbered), separator, faults)
     line, header = next(records, (0, []))
-    records = _unruled(records) if separator == "|" else records
     columns = [cell.strip() for cell in header]
     for name, count in Counter(columns).items():
         if name and count > 1:
@@ -86,6 +90,7 @@ def csv_rows(
         if len(cells) != len(columns):
             expectation = f"expected {counted(len(columns), 'cell')} as in the header"
             mend = f"; put quotes around a cell that contains `{spelled(separator)}`{title}"
+            mend = r"; write `\|` for a bar in a cell" if is_markdown else mend
             is_longer = len(cells) > len(columns)
             faults.add(line, f"{expectation}, found {len(cells)}{mend if is_longer else ''}")
         elif any(cell for name, cell in zip(columns, cells, strict=True) if not name):
@@ -99,12 +104,16 @@ def csv_rows(
             yield Row(line, {n: c for n, c in zip(columns, cells, strict=True) if n})
 
 
-def _unruled(records: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the records below a header; of a Markdown table without its rule and its spaces."""
-    first = list(itertools.islice(records, 1))
-    if all(_RULE.fullmatch(cell) for _, record in first for cell in record):
-        return ((line, [cell.strip() for cell in record]) for line, record in records)
-    return itertools.chain(first, records)
+def _is_rule(line: str) -> bool:
+    """Return whether a line is the rule below the header of a Markdown table."""
+    return "-" in line and all(map(_RULE.fullmatch, line.split("|")))
+
+
+def _of_markdown(numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[str]]]:
+    r"""Yield the records of a Markdown table, where quotes are literal and `\|` is a bar."""
+    for line, text in numbered:
+        if text.strip() and not _is_rule(text):
+            yield line, [cell.strip().replace(r"\|", "|") for cell in _BAR.split(text.strip())]
 
 
 def _check_delimiter(delimiter: str | None) -> None:

@@ -22,8 +22,9 @@ from promptgraft.ground.serde import HexDigest, digest_text
 from promptgraft.ground.text import on_one_line, raised
 from promptgraft.prompt.rendering import Resolved
 from promptgraft.prompt.template import Prompt
+from promptgraft.runtime.companions import result_of
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.event_loop import in_thread, result_of
+from promptgraft.runtime.event_loop import in_thread
 from promptgraft.runtime.session import Branch, Session, SessionProtocol
 from promptgraft.targets.functions import response_with
 from promptgraft.targets.part import PartOf, View

@@ -26,8 +26,8 @@ from promptgraft.ground.serde import HexDigest, did_you_mean
 from promptgraft.ground.text import listed, on_one_line, raised
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
+from promptgraft.runtime.companions import result_of
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.event_loop import result_of
 from promptgraft.runtime.session import Branch, SessionProtocol
 from promptgraft.targets.formatting import show_value, tool_line
 

@@ -10,8 +10,8 @@ from promptgraft.adapters.base import PromptResponse
 from promptgraft.evals.histories import answer_noting_tools
 from promptgraft.ground.serde import canonical_json, shown
 from promptgraft.ground.text import raised
+from promptgraft.runtime.companions import result_of
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.event_loop import result_of
 from promptgraft.runtime.session import SessionProtocol
 
 _UNFINISHED = (Awaitable, Iterator, AsyncIterator, bytes)

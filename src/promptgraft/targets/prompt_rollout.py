@@ -24,13 +24,14 @@ from promptgraft.evals.types import Case, Step, Verdict
 from promptgraft.ground.frozenmap import isolated
 from promptgraft.ground.functions import raised_at
 from promptgraft.ground.serde import shown
+from promptgraft.ground.under_way import doing
 from promptgraft.overrides.base_store import InMemoryPromptOverridesStore
 from promptgraft.overrides.parts.descriptors import PromptDescriptor, section_part, summary_part
 from promptgraft.overrides.types import PromptOverride
 from promptgraft.prompt.rendered import PromptRendered, RenderedPrompt
 from promptgraft.prompt.template import Prompt
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.event_loop import result_of
+from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Session, Watch
 from promptgraft.targets.formatting import (
     default_example_formatter,
@@ -366,7 +367,8 @@ def feedback_from(
     """
     where = f"feedback function on example `{example.id}`"
     try:
-        feedback = result_of(give, where, deadline)
+        with doing(where):
+            feedback = awaited(give(), deadline=deadline)
     except (errors.FeedbackError, errors.ProviderError, errors.LimitReachedError) as error:
         if not isinstance(error, errors.FeedbackError) or f"`{example.id}`" in str(error):
             raise
@@ -392,7 +394,7 @@ def too_long(rendered: RenderedPrompt[object], longest: int | None) -> str:
 def _given(where: str, session: Session, call: Callable[[], object]) -> object:
     """Return the result of a user's function, plain or ``async``; ``where`` names it."""
     try:
-        return result_of(call, where, session.deadline)
+        return awaited(call(), deadline=session.deadline)
     except errors.user_errors() as error:
         raise errors.FeedbackError(f"{where} raised {raised_at(error)}") from error
 

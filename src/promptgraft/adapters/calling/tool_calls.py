@@ -11,7 +11,7 @@ from promptgraft.ground.strict import structure
 from promptgraft.ground.text import on_one_line, raised
 from promptgraft.prompt.rendered import RenderedTool
 from promptgraft.prompt.schema import own_names
-from promptgraft.runtime.event_loop import result_of
+from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import SessionProtocol
 
 
@@ -48,10 +48,10 @@ def call_tool(tool: RenderedTool, arguments: Json, session: SessionProtocol) -> 
 
 def _handled(tool: RenderedTool, params: object, session: SessionProtocol) -> tuple[object, str]:
     """Return the handler's result, or None and why it failed."""
-    if (handler := tool.tool.handler) is None:
+    if tool.tool.handler is None:
         return None, "the tool has no handler"
     try:
-        return result_of(lambda: handler(params), f"tool `{tool.name}`", session.deadline), ""
+        return awaited(tool.tool.handler(params), deadline=session.deadline), ""
     # A tool may call a model itself; its failure says nothing about this prompt.
     except (errors.ProviderError, errors.LimitReachedError):
         raise

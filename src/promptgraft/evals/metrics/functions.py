@@ -18,8 +18,8 @@ from promptgraft.ground.functions import call_fault, first_argument, function_na
 from promptgraft.ground.serde import shown
 from promptgraft.ground.strict.checks import FINITE, SECONDS, SHARE, plain_score
 from promptgraft.ground.text import clip
+from promptgraft.runtime.companions import result_of
 from promptgraft.runtime.deadline import sooner
-from promptgraft.runtime.event_loop import result_of
 from promptgraft.runtime.session import SessionProtocol
 
 _REASONS = ("feedback", "reason", "comment")
