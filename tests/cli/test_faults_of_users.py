@@ -32,6 +32,7 @@ from promptgraft import (
     RolloutFeedback,
     ScriptedAdapter,
 )
+from promptgraft.errors import JournalMismatchError
 from promptgraft.targets import Identity, Module, TextTarget
 
 CALLS = itertools.count()
@@ -115,6 +116,13 @@ def handler():
 
 
 adapter = lambda: job(late(raising))
+
+
+def refused():
+    raise JournalMismatchError("another question; restore the code")
+
+
+changed = lambda: job(late(refused))
 nothing = lambda: job(Silent())
 store = lambda: job(store=Full())
 example_formatter = lambda: job(example_formatter=raising)
@@ -187,3 +195,12 @@ def test_the_document_of_a_run_that_failed_has_what_was_found(
     assert document["stop"]["reason"] == "failed"
     assert document["verdict"] == "better on validation, not checked"
     assert document["winner"]
+
+
+def test_a_run_that_its_journal_refuses_is_not_advised_to_resume(
+    folder: Path, console: Console
+) -> None:
+    ended = console("optimize", "jobs.py:changed", "-q")
+
+    assert ended.err.endswith("promptgraft: another question; restore the code\n")
+    assert "promptgraft resume" not in ended.out

@@ -17,7 +17,7 @@ from promptgraft.cli.exits import ExitCode, cancelled_by_signals, complain, exit
 from promptgraft.cli.output import Screen, relative
 from promptgraft.cli.progress import ESTIMATED, EventStream, Progress
 from promptgraft.cli.summary import exit_code_for, means_row, print_next
-from promptgraft.errors import WinnerNotStoredError
+from promptgraft.errors import JournalMismatchError, WinnerNotStoredError
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import STRING
 from promptgraft.ground.text import (
@@ -134,13 +134,14 @@ def conclude_run(outcome: RunOutcome, runs: Runs, *, stream: TextIO | None) -> E
         EventStream(stream).end(result)
     else:
         print_outcome(Screen(), outcome, runs)
-    resume = "" if folder is None else f"; `{runs.command('resume', folder)}` resumes it"
+    resume = ""
+    if folder is not None and _may_be_resumed(outcome):
+        resume = f"; `{runs.command('resume', folder)}` resumes it"
     if (error := outcome.error) is not None:
-        # Resuming would run into the same refusal of the store.
-        complain(f"{error}{'' if isinstance(error, WinnerNotStoredError) else resume}")
+        complain(f"{error}{resume}")
         return exit_code_of(error)
     if early := early_stop(outcome.result):
-        complain(f"{early}{resume if may_be_resumed(outcome.result.stop_reason) else ''}")
+        complain(f"{early}{resume}")
     return exit_code_for(outcome.result.stop_reason, improved=outcome.result.improved)
 
 
@@ -354,6 +355,12 @@ def _print_kept(screen: Screen, outcome: RunOutcome) -> None:
     screen.fields(rows, width=FIELD)
 
 
+def _may_be_resumed(outcome: RunOutcome) -> bool:
+    # The store or the journal would refuse a resumed run for the same reason.
+    is_refused = isinstance(outcome.error, JournalMismatchError | WinnerNotStoredError)
+    return not is_refused and may_be_resumed(outcome.result.stop_reason)
+
+
 def _next(outcome: RunOutcome, runs: Runs) -> str:
     """Return the command that most people want next; empty if there is none."""
     result, folder = outcome.result, outcome.folder
@@ -364,8 +371,9 @@ def _next(outcome: RunOutcome, runs: Runs) -> str:
     if result.stop_reason is StopReason.FAILED and result.found_better:
         # An error stopped the run, so it has no winner yet, only a best candidate.
         best = runs.command("apply", folder, f"--candidate {result.best_index}")
-        return f"{runs.command('resume', folder)}\n{best}"
-    if is_early(result.stop_reason) and may_be_resumed(result.stop_reason):
+        resume = f"{runs.command('resume', folder)}\n"
+        return f"{resume if _may_be_resumed(outcome) else ''}{best}"
+    if is_early(result.stop_reason) and _may_be_resumed(outcome):
         return runs.command("resume", folder)
     is_kept = result.persisted and outcome.address is None
     return runs.command("apply" if result.improved and not is_kept else "show", folder)
