@@ -1,4 +1,4 @@
-"""Conformance suites and fakes for authors of stores, and a clock; requires pytest.
+"""The fixtures of the pytest plugin, and suites and fakes for authors of stores; requires pytest.
 
 .. code-block:: python
 
@@ -18,14 +18,17 @@ pytest.register_assert_rewrite(
     "promptgraft.testing.revision_contract",
 )
 
+from promptgraft.bridges.pytest_plugin_reports import CaseVerdict, ReportOfTests  # noqa: E402
 from promptgraft.testing.clock import FakeClock  # noqa: E402
 from promptgraft.testing.prompts import FakePrompt  # noqa: E402
 from promptgraft.testing.revision_contract import RevisionedStoreContract  # noqa: E402
 from promptgraft.testing.store_contract import PromptOverridesStoreContract  # noqa: E402
 
 __all__ = [
+    "CaseVerdict",
     "FakeClock",
     "FakePrompt",
     "PromptOverridesStoreContract",
+    "ReportOfTests",
     "RevisionedStoreContract",
 ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from promptgraft.bridges.pytest_plugin_reports import CaseVerdict, ReportOfTests
+from promptgraft.testing import CaseVerdict, ReportOfTests
 
 
 @pytest.mark.promptgraft(split="test")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from promptgraft.bridges.pytest_plugin_reports import ReportOfTests
+from promptgraft.testing import ReportOfTests
 
 
 @pytest.mark.promptgraft(split="test")
