@@ -395,6 +395,13 @@ WRONG: tuple[tuple[dict[str, object], str], ...] = (
         "prompt: the text has `{mail}`, which is plain text; write `$mail`",
     ),
     (
+        {
+            "prompt": "Sort {mail!r} of {day}.",
+            "cases": [{"input": {"mail": mail, "day": "May"}, "expected": t} for mail, t in MAILS],
+        },
+        "prompt: the text has `{mail!r}`, which is plain text; write `$mail`",
+    ),
+    (
         {"prompt": "Sort {mail}.", "cases": MAILS},
         "has `{mail}`, which is plain text; write `$mail`, or `$input` where the input goes",
     ),

@@ -39,13 +39,22 @@ def test_placeholders_are_replaced_and_doubled_braces_are_braces(template: str, 
     assert rendered(template) == text
 
 
+@pytest.mark.parametrize("written", ["{mail!r}", "{mail:>10}", "{mail!s:.2f}"])
+def test_a_value_that_is_formatted_is_refused_by_name(written: str) -> None:
+    with pytest.raises(PromptDefinitionError) as caught:
+        prompt_of(f"Sort\n{written}.")
+    assert str(caught.value) == (
+        f"section `task`:2: `{written}` formats its value, and values are texts as they are; "
+        "write `{mail}`"
+    )
+
+
 @pytest.mark.parametrize(
     ("template", "line", "brace"),
     [
         ("Reply {", 1, "{"),
         ('a\nReply {"team": 1}', 2, "{"),
         ("a\n\n} b", 3, "}"),
-        ("{name!r}", 1, "{"),
         ("{}", 1, "{"),
         ("{0}", 1, "{"),
         ("{größe}", 1, "{"),

@@ -47,15 +47,18 @@ def given(name: str) -> Callable[[Values], bool]:
     return operator.itemgetter(name)
 
 
+_SPEC = r"(?:![rsa])?(?::[^{}\s\"']+)?"
+"""A conversion and a format, as in ``{name!r}`` or ``{price:.2f}``."""
 _LOOKALIKES = {
-    BodySyntax.DOLLAR: re.compile(r"\{\{? ?([^\W\d]\w*) ?\}\}?"),
-    BodySyntax.JINJA: re.compile(r"(?:\$\{?|\{)([^\W\d]\w*)\}?"),
+    BodySyntax.DOLLAR: re.compile(rf"\{{\{{? ?([^\W\d]\w*){_SPEC} ?\}}\}}?"),
+    BodySyntax.JINJA: re.compile(rf"(?:\$\{{?|\{{)([^\W\d]\w*)(?:{_SPEC}\}})?"),
     BodySyntax.FORMAT: re.compile(r"(?:\$|\{ )([^\W\d]\w*)(?: \})?"),
 }
 """Placeholders as users of other syntaxes would write them."""
 _CUT_NAME = re.compile(r"(?<!\$)\$([_a-zA-Z][_a-zA-Z0-9]*)((?![_a-zA-Z0-9])\w+)")
 _FORM = ", of letters a to z, digits and `_`,"
 _BRACES = re.compile(r"\{\{|\}\}|\{([_a-zA-Z][_a-zA-Z0-9]*)\}|[{}]")
+_FORMATTED = re.compile(rf"\{{([_a-zA-Z][_a-zA-Z0-9]*){_SPEC}\}}")
 _OF_SEMANTIC_KERNEL = re.compile(r"\{\{ *\$([_a-zA-Z]\w*) *\}\}")
 
 
@@ -280,6 +283,11 @@ def _compile_format(template: str, where: str) -> SectionSource:
         start = match.end()
         if len(match[0]) == 1:
             line = template.count("\n", 0, match.start()) + 1
+            if formatted := _FORMATTED.match(template, match.start()):
+                raise PromptDefinitionError(
+                    f"{where}:{line}: `{formatted[0]}` formats its value, and values are texts as "
+                    f"they are; write `{{{formatted[1]}}}`"
+                )
             raise PromptDefinitionError(
                 f"{where}:{line}: a lone `{match[0]}`; write `{2 * match[0]}` for a brace or "
                 f"`{{name}}`{_FORM} for a placeholder"
