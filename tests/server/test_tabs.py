@@ -425,9 +425,15 @@ def test_where_no_text_was_better_that_is_said(tmp_path: Path) -> None:
         work_off(manager)
         shown = overview(client, job)
         candidates = browser.get(f"/jobs/{job.id}/candidates").text
+        paused = manager.get(job.id)
+        verdict = attrs.evolve(paused.status, verdict=RunVerdict.NOT_IMPROVED)
+        set_row(manager, state="completed", status=encoded_plain(attrs.asdict(verdict)))
+        ended = overview(client, job)
     assert "Reflection failed: 5 steps gave no usable proposal" in shown
     assert "No new text was better than yours yet, of 10 rewrites" in shown
     assert "Remove the cause, or raise the limit that stopped it below" in shown
+    assert ended.count("the prompt stays as it is") == 1
+    assert "What became of each rewrite" in ended
     assert "unparsable reply</th><td>the reply did not have the required form</td>" in candidates
 
 
