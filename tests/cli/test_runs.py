@@ -410,7 +410,7 @@ def test_two_runs_are_compared_side_by_side(console: Console, demo: Path) -> Non
     for row in (
         "your prompt",
         "best candidate",
-        "held out, winner",
+        "unseen cases, winner",
         "verdict",
         "test calls",
         "dollars",
@@ -431,13 +431,15 @@ def test_two_runs_are_compared_side_by_side(console: Console, demo: Path) -> Non
     assert in_result["won"] + in_result["lost"] + in_result["tied"] == in_result["examples"]
     gain = "{gain:+.3f} ({low:+.2f} to {high:+.2f})".format(**in_result)
     assert gain in console("runs").out
-    assert re.search(rf"(?m)^held out, gain .*{re.escape(gain)}", ended.out)
+    assert re.search(rf"(?m)^unseen cases, gain .*{re.escape(gain)}", ended.out)
     cases = "{won} better, {lost} worse, {tied} the same".format(**in_result)
     counts = "{won}, {lost}, {tied}".format(**in_result)
     assert re.search(rf"(?m)^better, worse, same .*{counts}", ended.out)
     between = document["between"]
     assert between["gain"] == pytest.approx(other["held_out"]["best"] - one["held_out"]["best"])
-    assert "B's winner against A's, held out: gain {gain:+.3f} (".format(**between) in ended.out
+    assert (
+        "B's winner against A's, on unseen cases: gain {gain:+.3f} (".format(**between) in ended.out
+    )
     assert f"cases       {cases}; 95 % interval " in console("show", second.id).out
 
 

@@ -119,12 +119,12 @@ def test_candidates_tell_their_own_figures(folder: RunFolder) -> None:
 def test_summary_and_report_show_them_beside_the_means(folder: RunFolder) -> None:
     found = json.loads(folder.result.read_text())["metrics"]
     summary, report = folder.summary.read_text(), folder.report.read_text()
-    for where, name in (("held out", "held_out"), ("validation", "validation")):
+    for where, name in (("unseen cases", "held_out"), ("validation cases", "validation")):
         before, after = (found[name][side]["pass_rate"] for side in ("baseline", "best"))
         row = f"| pass rate, {where} |  | {before:.3f} | {after:.3f} | {after - before:+.3f} |"
         assert row in summary
-        assert f"pass rate, {where.replace('held out', 'unseen')} cases" in report
-    assert re.search(r"\| short, held out \| 0.6 \| 1.000 \| 0.\d+ \|", summary)
+        assert f"pass rate, {where}" in report
+    assert re.search(r"\| short, unseen cases \| 0.6 \| 1.000 \| 0.\d+ \|", summary)
 
 
 def test_two_runs_are_compared_in_them(folder: RunFolder, tmp_path: Path) -> None:
@@ -133,9 +133,10 @@ def test_two_runs_are_compared_in_them(folder: RunFolder, tmp_path: Path) -> Non
     differing = incomparable(first, second)
     rows = {row[0]: row[1:] for row in figure_rows(first, second, differing)}
     rate = json.loads(folder.result.read_text())["metrics"]["held_out"]["best"]["pass_rate"]
-    assert rows["pass rate, held out"][0] == f"{rate:.3f}"
-    assert set(rows) > {"contains, validation", "short, held out", "pass rate, validation"}
-    assert "pass rate, held out" in comparison_page(first, second)
+    assert rows["pass rate, unseen cases"][0] == f"{rate:.3f}"
+    sets = "contains, validation cases", "short, unseen cases", "pass rate, validation cases"
+    assert set(rows) > {*sets}
+    assert "pass rate, unseen cases" in comparison_page(first, second)
     plain = figures_json(first)
     assert plain["passing"] == json.loads(folder.result.read_text())["metrics"]
 

@@ -386,7 +386,7 @@ def test_two_runs_have_a_page_with_figures_changes_and_scores(tmp_path: Path) ->
     assert found.tags.count("h1") == 1
     for title in ("Figures", "Result on unseen cases", "Prompt changes", "Cases"):
         assert title in found.texts
-    assert "held out, gain" in page
+    assert "unseen cases, gain" in page
     assert "The winner of B against that of A: gain +0.000 (95 % interval" in page
     assert "They have the same texts." in page
     assert page.count('<tr data-outcome="same">') == 9

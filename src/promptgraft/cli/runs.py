@@ -343,7 +343,7 @@ def _print(
     screen.table([("", *sides, "B - A"), *figure_rows(sides["A"], sides["B"], differing)])
     if between is not None:
         screen.line()
-        screen.line(f"B's winner against A's, held out: {between.line()}; {between.meaning}")
+        screen.line(f"B's winner against A's, on unseen cases: {between.line()}; {between.meaning}")
     for name, side in sides.items():
         screen.line()
         screen.fields([(f"{name} stopped", side.stopped or "has not ended")])

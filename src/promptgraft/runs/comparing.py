@@ -221,8 +221,8 @@ def figure_rows(
         ):
             # A difference between means of other cases would mean nothing.
             more = "" if differing.held_out else difference(*means)
-            rows.append((f"held out, {name}", *map(score, means), more))
-        rows.append(("held out, gain", first_gain.short, second_gain.short, ""))
+            rows.append((f"unseen cases, {name}", *map(score, means), more))
+        rows.append(("unseen cases, gain", first_gain.short, second_gain.short, ""))
         counts = (side.short_counts if side else "none" for side in gains)
         rows.append(("better, worse, same", *counts, ""))
     rows += _passing_rows(_passing(first), _passing(second), differing)
@@ -246,7 +246,7 @@ def _passing_rows(
     first_rates, second_rates = ({row[0]: row[3] for row in side.rows} for side in (first, second))
     for what in {**first_rates, **second_rates}:
         before, after = first_rates.get(what), second_rates.get(what)
-        reasons = differing.held_out if what.endswith("held out") else differing.pareto
+        reasons = differing.held_out if what.endswith("unseen cases") else differing.pareto
         more = "" if reasons else difference(before, after)
         yield what, score(before), score(after), more
 

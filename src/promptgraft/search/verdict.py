@@ -270,7 +270,7 @@ class PassingSides:
     @property
     def rows(self) -> Iterator[tuple[str, str, float | None, float | None]]:
         """Label, passing score and both values of each figure; held-out examples first."""
-        sets = {"held out": self.held_out, "validation": self.validation}
+        sets = {"unseen cases": self.held_out, "validation cases": self.validation}
         for name, sides in sets.items():
             if sides is None or not self.thresholds:
                 continue

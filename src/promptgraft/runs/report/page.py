@@ -342,7 +342,6 @@ def make_environment(*folders: Path) -> Environment:
         "query": lambda text: quote(text, safe="", errors="replace"),
         "spending": _spending,
         "sentence": _sentence,
-        "on_cases": _on_cases,
     }
     return environment
 
@@ -360,12 +359,6 @@ def _sentence(text: str) -> str:
     # Names of files and settings stay as they are.
     is_word = re.match(r"[a-z]+[,:;.]*( |$)", text) is not None
     return closed[:1].upper() + closed[1:] if is_word else closed
-
-
-def _on_cases(metric: str) -> str:
-    """Return the name of a metric on a set of cases, in the words of pages."""
-    name, _, cases = metric.rpartition(", ")
-    return f"{name}, {texts.UNSEEN if cases == 'held out' else f'{cases} cases'}"
 
 
 def comparison_page(*sides: RunRecord) -> str:
