@@ -113,10 +113,10 @@ def test_a_winner_that_it_does_not_contradict_is_improved_and_it_is_reported() -
     assert (result.verdict, result.persisted) == (RunVerdict.IMPROVED, True)
     assert store.resolve(TEMPLATE.descriptor) is not None
     rows = {what: (before, after) for what, _, before, after in result.passing.rows}
-    assert rows["truth (hidden), held out"] == (1.0, 1.0)
-    assert "truth (hidden), validation" not in rows
+    assert rows["truth (hidden), unseen cases"] == (1.0, 1.0)
+    assert "truth (hidden), validation cases" not in rows
     # Its score is not part of what an answer needs to pass.
-    assert rows["pass rate, held out"] == (0.0, 1.0)
+    assert rows["pass rate, unseen cases"] == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(
