@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 
 from promptgraft import (
@@ -28,11 +27,10 @@ from promptgraft import (
     evaluate,
 )
 from promptgraft.adapters import FunctionAdapter, ProviderAdapter
-from promptgraft.adapters.base import evaluated
+from promptgraft.adapters.base import ModelCalled, evaluated
 from promptgraft.errors import BudgetExhaustedError, DeadlineExceededError, RunCancelledError
 from promptgraft.evals import metrics
 from promptgraft.evals.types import Answer
-from promptgraft.graphs import Graph, Node
 from promptgraft.runtime import Cancellation, Deadline, companions
 from promptgraft.runtime.companions import interruptible
 from promptgraft.runtime.session import Session
@@ -94,12 +92,6 @@ ASKED = Prompt(PromptTemplate[Any](ns="team", key="desk", sections=(TOLD,)))
 Hang = Callable[[], object]
 
 
-def of_graph(flow: Callable[..., object]) -> tuple[ProviderAdapter, Prompt[Any]]:
-    answering = FunctionAdapter(lambda text: "")
-    prompt = Graph("team/desk", flow=flow, nodes=[Node("a", ASKED)]).stand_in()
-    return prompt.asked_on(answering), attrs.evolve(prompt, params=("q",))
-
-
 def of_agent(hang: Hang) -> tuple[ProviderAdapter, Prompt[Any]]:
     box = BlackBox({"task": "Answer."}, agent=lambda query, call: hang())
     return box.adapter, box.prompt.bind(Case(id="a", input="q"))
@@ -108,8 +100,6 @@ def of_agent(hang: Hang) -> tuple[ProviderAdapter, Prompt[Any]]:
 KINDS: dict[str, Callable[[Hang], tuple[ProviderAdapter, Prompt[Any]]]] = {
     "model": lambda hang: (FunctionAdapter(lambda text: hang()), ASKED),
     "agent": of_agent,
-    "flow": lambda hang: of_graph(lambda run, *_: hang()),
-    "step": lambda hang: of_graph(lambda run, *_: run.do("look", hang)),
 }
 
 
@@ -118,12 +108,16 @@ def test_a_deadline_ends_the_wait_for_each_kind_of_function(kind: str) -> None:
     hang = threading.Event()
     adapter, prompt = KINDS[kind](lambda: hang.wait(5))
 
+    session = Session()
+
     def ask() -> object:
-        return evaluated(adapter, prompt, session=Session(), deadline=Deadline.after(0.05))
+        return evaluated(adapter, prompt, session=session, deadline=Deadline.after(0.05))
 
     with pytest.raises(DeadlineExceededError):
         in_pool(ask)
     hang.set()
+    # It was called, whatever it answers now.
+    assert [call.requests for call in session.select_all(ModelCalled)] == [1]
 
 
 def test_calls_of_a_thread_share_one_beside_it_and_its_context() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from typing import TypeVar
 
-from promptgraft.adapters.base import Ask, PromptResponse, answered
+from promptgraft.adapters.base import Ask, ModelCalled, PromptResponse, answered
 from promptgraft.errors import (
     AdapterError,
     ConfigError,
     Lasting,
+    LimitReachedError,
     PromptgraftError,
     TransientProviderError,
     lasting_of,
@@ -82,6 +83,13 @@ class FunctionAdapter:
         whole = "\n\n".join(filter(None, (sent.system, sent.user)))
         try:
             text = answer_in(result_of(lambda: self.function(whole), self.identity, deadline))
+        except LimitReachedError:
+            # The function goes on, and may cost what its answer would have cost.
+            broken_off = ModelCalled(
+                model=self.identity, requests=1, cost=None, seconds=0.0, fault="broken off"
+            )
+            session.dispatch(broken_off)
+            raise
         except PromptgraftError:
             raise
         except user_errors() as error:

@@ -34,6 +34,7 @@ from promptgraft.errors import (
     AgentFaultError,
     CallerError,
     ConfigError,
+    LimitReachedError,
     PermanentProviderError,
     ProviderError,
     RejectedRequestError,
@@ -321,18 +322,22 @@ class _Playing:
         budget = call.session.budget
         if budget is not None:
             budget.reserve(NOTHING)  # raises if the budget is exhausted
+        if call.deadline is not None:
+            call.deadline.check()
         began = time.perf_counter()
         calls_before = len(call.session.select_all(ModelCalled))
         try:
             with self._noted(query):
                 answer = self.adapter.agent.ask(query, call)
-        except (AgentFaultError, ProviderError) as error:
+        except (AgentFaultError, ProviderError, LimitReachedError) as error:
             # No call counts twice whose own calls have charged the session. A request that may not
-            # have arrived counts only if its most is known; a function has run in any case.
+            # have arrived counts only if its most is known; a function has run in any case, and
+            # goes on when its time is over.
             was_charged = len(call.session.select_all(ModelCalled)) > calls_before
             is_request = isinstance(self.adapter.agent, Templated)
             has_run = isinstance(error, AgentFaultError) or not is_request
-            if not was_charged and (has_run or self.adapter.max_call_cost is not None):
+            is_known = isinstance(error, ProviderError) and self.adapter.max_call_cost is not None
+            if not was_charged and (has_run or is_known):
                 self._pay(AgentAnswer(text=""), time.perf_counter() - began)
             if isinstance(error, AgentFaultError):
                 raise self._refused(error, call) from error

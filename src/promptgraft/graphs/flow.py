@@ -22,9 +22,8 @@ from promptgraft.ground.serde import HexDigest, digest_text
 from promptgraft.ground.text import on_one_line, raised
 from promptgraft.prompt.rendering import Resolved
 from promptgraft.prompt.template import Prompt
-from promptgraft.runtime.companions import result_of
 from promptgraft.runtime.deadline import Deadline
-from promptgraft.runtime.event_loop import in_thread
+from promptgraft.runtime.event_loop import awaited, in_thread
 from promptgraft.runtime.session import Branch, Session, SessionProtocol
 from promptgraft.targets.functions import response_with
 from promptgraft.targets.part import PartOf, View
@@ -215,7 +214,9 @@ def _answered(
     function: Callable[..., Any], run: Run, params: Sequence[object]
 ) -> PromptResponse[object]:
     flow_run = AsyncRun(run) if is_async(function) else run
-    value = result_of(lambda: function(flow_run, *params), "the flow", run.deadline)
+    # Waited for until it ends, as its calls of models do when the time is over: each is accounted
+    # for.
+    value = awaited(function(flow_run, *params), deadline=run.deadline)
     # The flow may have caught it.
     if run.fault is not None:
         raise run.fault

@@ -26,8 +26,8 @@ from promptgraft.ground.serde import HexDigest, did_you_mean
 from promptgraft.ground.text import listed, on_one_line, raised
 from promptgraft.prompt.template import Prompt
 from promptgraft.prompt.texts import TextsPrompt
-from promptgraft.runtime.companions import result_of
 from promptgraft.runtime.deadline import Deadline
+from promptgraft.runtime.event_loop import awaited
 from promptgraft.runtime.session import Branch, SessionProtocol
 from promptgraft.targets.formatting import show_value, tool_line
 
@@ -217,7 +217,7 @@ class Run:
             kind = self.settings.kind_of(step.node)
             if kind != "function":
                 self.refuse(f"node `{node}` has a {kind}; ask it")
-            value = result_of(lambda: function(*args), f"node `{node}`", self.deadline)
+            value = awaited(function(*args), deadline=self.deadline)  # it may ask models, too
             step.output = value
         return value
 
