@@ -154,6 +154,7 @@ def test_an_evaluator_of_optimize_anything_is_improved() -> None:
 @pytest.mark.parametrize(
     ("outcome", "text", "feedback", "objectives"),
     [
+        ((0.5, None), "", "", {}),
         (0.5, "", "", {}),
         ((0.5, {"Error": "line 3", "Hint": ["a"]}), "", 'Error: line 3\nHint: [\n  "a"\n]', {}),
         ((0.5, {"Output": 3, "scores": {"speed": 2}}), "3", "", {"speed": 2.0}),

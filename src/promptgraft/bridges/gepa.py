@@ -116,17 +116,17 @@ class _System:
 
     Attributes:
         evaluate: evaluates a candidate, by the names that the user's code has for its components.
-        own: the user's code, whose name stands in reports.
+        code: the user's code, whose name stands in reports.
         names: those names, by key.
     """
 
     evaluate: Callable[[dict[str, str], Any], PromptResponse[Any]]
-    own: Callable[..., Any]
+    code: Callable[..., Any]
     names: Mapping[str, str]
 
     @property
     def identity(self) -> str:
-        return f"function {function_name(self.own)} {code_digest(self.evaluate)}".rstrip()
+        return f"function {function_name(self.code)} {code_digest(self.evaluate)}".rstrip()
 
     def __call__(self, texts: Mapping[str, str], example: Any) -> PromptResponse[Any]:
         return self.evaluate({self.names[key]: text for key, text in texts.items()}, example)
@@ -134,14 +134,14 @@ class _System:
 
 def _texts(
     evaluate: Callable[[dict[str, str], Any], PromptResponse[Any]],
-    own: Callable[..., Any],
+    code: Callable[..., Any],
     seed_candidate: Mapping[str, str],
     options: Mapping[str, Any],
 ) -> Texts:
     source = as_texts(seed_candidate)
     names = _names_by_key(source)
     texts = {key: source[name] for key, name in names.items()}
-    return Texts(texts, run=_System(evaluate, own, names), **{"key": "gepa", **options})
+    return Texts(texts, run=_System(evaluate, code, names), **{"key": "gepa", **options})
 
 
 def _names_by_key(seed_candidate: Mapping[str, str]) -> dict[str, str]:
@@ -183,7 +183,8 @@ def _judged(
     evaluator: Callable[..., Any], candidate: str | dict[str, str], example: Any
 ) -> PromptResponse[Any]:
     outcome = evaluator(candidate, example)
-    score, information = outcome if isinstance(outcome, tuple) else (outcome, {})
+    score, information = outcome if isinstance(outcome, tuple) else (outcome, None)
+    information = information or {}
     shared = {key: value for key, value in information.items() if not key.endswith(_SPECIFIC)}
     components = [_TEXT] if isinstance(candidate, str) else list(candidate)
     records = {name: [{**shared, **information.get(name + _SPECIFIC, {})}] for name in components}
@@ -218,9 +219,9 @@ def _response(
 
 def _lines(record: Record, leave_out: frozenset[str] = frozenset()) -> Iterator[str]:
     """Yield what a record says; feedback alone needs no heading."""
-    kept = {key: _as_text(value) for key, value in record.items() if key not in leave_out}
-    for key, text in kept.items():
-        yield text if [*kept] == ["Feedback"] else f"{key}: {text}"
+    texts = {key: _as_text(value) for key, value in record.items() if key not in leave_out}
+    for key, text in texts.items():
+        yield text if [*texts] == ["Feedback"] else f"{key}: {text}"
 
 
 def _as_text(value: object) -> str:

@@ -79,11 +79,11 @@ class ColumnAdvice:
         """Return what is wrong with columns that nothing reads."""
         in_call = self.maker == IN_CALL.maker
         where, answer = ("", "label") if in_call else ("in `fields`, ", "expected")
-        them, what = "them", f"{len(columns)} unknown keys"
+        pronoun, what = "them", f"{len(columns)} unknown keys"
         if len(columns) == 1:
-            them, what = "it", "unknown key"
+            pronoun, what = "it", "unknown key"
         return (
-            f"{what}; {self.keep(columns)} hides {them} from the model; {where}`{answer}` names "
+            f"{what}; {self.keep(columns)} hides {pronoun} from the model; {where}`{answer}` names "
             "the answer and `input` what is shown"
         )
 
@@ -96,8 +96,8 @@ class ColumnAdvice:
     def split(self, column: str) -> str:
         """Return what divides the cases by a column."""
         if self.maker:
-            made = self.keep([column]).strip("`")
-            return f"`Splits.by_field({made}, {_in_quotes(column)})` divides the cases by it"
+            cases = self.keep([column]).strip("`")
+            return f"`Splits.by_field({cases}, {_in_quotes(column)})` divides the cases by it"
         return f"`splits: {{field: {column}}}` divides the cases by it"
 
     def headless(self, columns: Iterable[str], *, cells: bool) -> str:

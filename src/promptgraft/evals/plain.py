@@ -119,8 +119,10 @@ class PlainReader:
         self._typed, self._texts = set[str](), frozenset(texts)
         # The fields of columns that no row has had so far; each row without an input is a fault.
         self._lacking = dict.fromkeys(self._answers, "expected")
-        others = {field: column for field, column in names.items() if field != "input"}
-        self._lacking |= {name: field for field, name in others.items() if isinstance(name, str)}
+        single_columns = {field: column for field, column in names.items() if field != "input"}
+        self._lacking |= {
+            name: field for field, name in single_columns.items() if isinstance(name, str)
+        }
         self._read = frozenset(parameters or ())
         for name in _COMMON if parameters else ():
             if name in self._read and name not in self._named and name not in names:

@@ -307,7 +307,7 @@ class Shorten(Addition):
 
     def _about(self, name: str, lines: Sequence[RemovableLine]) -> list[RemovableLine]:
         """Return the lines that share the most, weighted by rarity, with an example."""
-        weights = inverse_frequencies([tried.words for tried in self._tried.values()])
+        weights = inverse_frequencies([example.words for example in self._tried.values()])
         words = self._tried[name].words
         near = [
             math.fsum(map(weights.__getitem__, words.intersection(line.at[1].words)))
