@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 from functools import partial
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from one_pass import check_one_pass
 from optimizers.worlds import hostile_text, refusal_of
 from promptgraft.ground.text import fenced
 from promptgraft.search import RejectionReason
@@ -303,42 +303,44 @@ def test_a_text_in_a_fence_of_its_own_is_read_whole_or_refused_for_its_character
             assert new_text(reply).text == expected
 
 
-LENGTH = 200_000
+def long_replies(length: int) -> dict[str, str]:
+    return {
+        "backticks": "`" * length,
+        "fences": "```\n" * (length // 4),
+        "openings": "```a\n" * (length // 5),
+        "growing fences": "\n".join(
+            "`" * (3 + number) for number in range(int((2 * length) ** 0.5))
+        ),
+        "spaces": " " * length,
+        "spaces before fences": "   ```" + " " * length,
+        "tildes": "~" * length,
+        "one line": "```instruction\n" + "x" * length + "\n```",
+        "lines": "```instruction\n" + "x\n" * (length // 2) + "```",
+        "blank lines": "```instruction\n" + "\n" * length + "```",
+        "nearly fences": "```instruction\n" + "``\n" * (length // 3) + "```",
+        "info strings": "```" + "a" * length,
+        "line ends": "```instruction\n" + "\r" * length + "\n```",
+        "brackets": "```instruction\n" + "(" * length + "\n```",
+        "ellipses": "```instruction\n" + "..." * (length // 3) + "\n```",
+        "new words": "```instruction\nHere is " + "new " * (length // 4) + "\n```",
+        "existing words": "```instruction\n... existing " + "a " * (length // 2) + "\n```",
+        "words after ellipses": "```instruction\n" + "... a b c d e\n" * (length // 14) + "```",
+        "an object": '```instruction\n{"' + '{"a' * (length // 3) + "\n```",
+        "entities": "```instruction\n" + "&amp;" * (length // 5) + "\n```",
+        "removed lines": "```instruction\n" + "-x\n" * (length // 3) + "```",
+        "ends of turns": "<|im_end|>" * (length // 10) + "x",
+        "edits": "<<<<<<< SEARCH\n" * (length // 15),
+        "bad characters": "```instruction\n" + "x\x00" * (length // 2) + "\n```",
+    }
 
-LONG = {
-    "backticks": "`" * LENGTH,
-    "fences": "```\n" * (LENGTH // 4),
-    "openings": "```a\n" * (LENGTH // 5),
-    "growing fences": "\n".join("`" * (3 + number) for number in range(600)),
-    "spaces": " " * LENGTH,
-    "spaces before fences": "   ```" + " " * LENGTH,
-    "tildes": "~" * LENGTH,
-    "one line": "```instruction\n" + "x" * LENGTH + "\n```",
-    "lines": "```instruction\n" + "x\n" * (LENGTH // 2) + "```",
-    "blank lines": "```instruction\n" + "\n" * LENGTH + "```",
-    "nearly fences": "```instruction\n" + "``\n" * (LENGTH // 3) + "```",
-    "info strings": "```" + "a" * LENGTH,
-    "line ends": "```instruction\n" + "\r" * LENGTH + "\n```",
-    "brackets": "```instruction\n" + "(" * LENGTH + "\n```",
-    "ellipses": "```instruction\n" + "..." * (LENGTH // 3) + "\n```",
-    "new words": "```instruction\nHere is " + "new " * (LENGTH // 4) + "\n```",
-    "existing words": "```instruction\n... existing " + "a " * (LENGTH // 2) + "\n```",
-    "words after ellipses": "```instruction\n" + "... a b c d e\n" * (LENGTH // 14) + "```",
-    "an object": '```instruction\n{"' + '{"a' * (LENGTH // 3) + "\n```",
-    "entities": "```instruction\n" + "&amp;" * (LENGTH // 5) + "\n```",
-    "removed lines": "```instruction\n" + "-x\n" * (LENGTH // 3) + "```",
-    "ends of turns": "<|im_end|>" * (LENGTH // 10) + "x",
-    "edits": "<<<<<<< SEARCH\n" * (LENGTH // 15),
-    "bad characters": "```instruction\n" + "x\x00" * (LENGTH // 2) + "\n```",
-}
 
-
-@pytest.mark.parametrize("case", LONG)
+@pytest.mark.parametrize("case", long_replies(0))
 def test_a_long_reply_is_read_in_one_pass(case: str) -> None:
-    start = time.thread_time()
-    refusal = refusal_of(lambda: new_text(LONG[case]).text)
-    assert time.thread_time() - start < 1  # one pass takes a twentieth of that
-    assert refusal is None or len(refusal.detail) < 200
+    def check(reply: str) -> None:
+        refusal = refusal_of(lambda: new_text(reply).text)
+        assert refusal is None or len(refusal.detail) < 200
+
+    check_one_pass(check, lambda length: long_replies(length)[case])
 
 
 def test_thoughts_before_a_reply_are_no_part_of_it() -> None:
