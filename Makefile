@@ -25,13 +25,16 @@ MINUTES ?= 5
 # A part of the name of a break in tests/mutants/breaks.toml; all of them when it is empty.
 BREAK ?=
 
-.PHONY: demo test extras lowest soak mutants check check-style check-mypy check-pyright check-architecture check-links format docs site constraints expected pictures real-model real-server screens bench bench-honesty bench-kills bench-search bench-reflectors bench-shapes bench-tasks clean
+.PHONY: demo test thorough extras lowest soak mutants check check-style check-mypy check-pyright check-architecture check-links format docs site constraints expected pictures real-model real-server screens bench bench-honesty bench-kills bench-search bench-reflectors bench-shapes bench-tasks clean
 
 demo: $(USABLE)
 	@$(BIN)/promptgraft demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+thorough: $(STAMP)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m thorough
 
 extras:
 	$(PYTHON) tests/extras.py $(EXTRAS)
