@@ -317,7 +317,7 @@ def print_outcome(screen: Screen, outcome: RunOutcome, runs: Runs) -> None:
         outcome.parts,
         noun="case",
         job=outcome.job,
-        more=[("held out", f"not measured: {why_not}")] if why_not else (),
+        more=[("test", f"not measured: {why_not}")] if why_not else (),
         seconds=outcome.seconds,
         is_replay=outcome.is_replay,
     )

@@ -144,10 +144,10 @@ def _print_list(screen: Screen, runs: Runs, summaries: Sequence[RunSummary]) -> 
 
 
 def _print_runs(screen: Screen, summaries: Sequence[RunSummary]) -> None:
-    gains = "base", "best", "gain", "held out (95 %)"
+    gains = "base", "best", "gain", "unseen cases (95 %)"
     head = ("state", *gains, "verdict", "test calls", "dollars", "run")
     table = [head, *(_row(summary) for summary in summaries)]
-    # Without the column for held-out gains the table fits on a narrow terminal.
+    # Without the column for gains on unseen cases the table fits on a narrow terminal.
     if not any(summary.held_out for summary in summaries):
         table = [(*row[:4], *row[5:]) for row in table]
     screen.table(table, optional=("base", "best", "test calls"))

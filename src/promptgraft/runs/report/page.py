@@ -455,10 +455,10 @@ def _differing_cases(
 ) -> Iterator[tuple[str, str, tuple[Score, ...], str]]:
     """Yield set, case, the score of each run, and how the last compares with the first.
 
-    Held-out cases come first; cases that only one run has are left out.
+    Unseen cases come first; cases that only one run has are left out.
     """
     for name, scores_of in (
-        ("held out", comparing.unseen_scores),
+        ("unseen", comparing.unseen_scores),
         ("validation", comparing.seen_scores),
     ):
         scores = [scores_of(record) for record in sides]

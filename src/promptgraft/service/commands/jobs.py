@@ -194,7 +194,7 @@ def list_command(
     screen = Screen()
     screen.line(counted(len(jobs_listed), "job"), bold=True)
     if jobs_listed:
-        screen.table([("state", "verdict", "held-out gain", "job"), *map(_row, jobs_listed)])
+        screen.table([("state", "verdict", "gain on unseen cases", "job"), *map(_row, jobs_listed)])
     for line in unknown_names:
         screen.line(line)
 
@@ -274,7 +274,7 @@ def _print_job(job: Job) -> None:
         ("waits for", status.waiting),
         ("validation", "" if status.baseline is None else change(status.baseline, status.best)),
         ("verdict", status.verdict),
-        ("held-out gain", status.gained),
+        ("gain on unseen cases", status.gained),
         ("candidate", f"promptgraft jobs apply {job.id[:8]}" if status.revisions else ""),
         ("not stored", status.unstored),
         ("forked from", job.origin or ""),
