@@ -407,11 +407,15 @@ def test_means_of_a_few_examples_say_of_how_many(
     ]
 
 
-def test_answers_that_are_right_or_wrong_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("right", "why"), [(4, ""), (1, " by the gain on its cases")])
+def test_answers_that_are_right_or_wrong_are_counted(
+    capsys: pytest.CaptureFixture[str], right: int, why: str
+) -> None:
+    scores = [1.0] * right + [0.0] * (4 - right)
     lines = [
         *begun(examples=60),
         raced(0, [1.0, 1.0, 0.0, 1.0, *[None] * 56], 0.75, best=0),
-        raced(1, [1.0, 1.0, 1.0, 1.0, *[None] * 56], 1.0, best=1),
+        raced(1, [*scores, *[None] * 56], right / 4, best=1),
         accepted(),
     ]
     tell(PlainProgress(TITLE), lines)
@@ -419,8 +423,8 @@ def test_answers_that_are_right_or_wrong_are_counted(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err.splitlines()[3:] == [
         "your prompt: 3 of the first 4 cases right, $0.25",
         (
-            "step 3: new text for section rules: 0.50 -> 1.00 on its cases, 4 of 4 in validation, "
-            "ahead so far, $0.25"
+            "step 3: new text for section rules: 0.50 -> 1.00 on its cases, "
+            f"{right} of 4 in validation, ahead so far{why}, $0.25"
         ),
     ]
 

@@ -333,7 +333,7 @@ def test_a_held_out_case_is_shown_as_such_with_its_two_scores(console: Console, 
 
     lines = console("show", "latest", "--case", case).out.splitlines()
     assert lines[0] == f"case {case}"
-    assert lines[1].startswith(f"held out, never seen by the search: {before:.3f} -> {after:.3f} (")
+    assert lines[1].startswith(f"an unseen case: {before:.3f} -> {after:.3f} (")
     document = json.loads(console("show", "latest", "--case", case, "--json").out)
     assert lines[lines.index("expected:") + 1].strip() == document["rollouts"][0]["expected"]
     for number, score in ((0, before), (result["best"], after)):
@@ -359,8 +359,8 @@ def test_a_held_out_case_without_an_answer_says_why(console: Console, demo: Path
     shown = console("show", "latest", "--case", case, "--candidate", str(other))
     assert shown.code == 2
     assert (
-        f"candidate {other} of run {folder.id} has no answer to a case `{case}`: it is held out; "
-        "only baseline and winner are evaluated on it\n" in shown.err
+        f"candidate {other} of run {folder.id} has no answer to a case `{case}`: it is an unseen "
+        "case; only baseline and winner are evaluated on it\n" in shown.err
     )
     assert f"(did you mean `{case}`?)" in console("show", "latest", "--case", f"{case}x").err
 
@@ -372,7 +372,7 @@ def test_a_held_out_case_without_an_answer_says_why(console: Console, demo: Path
     folder.journal.write_bytes(b"".join(one for one in lines if b'"held-out/' not in one))
     unmeasured = console("show", "latest", "--case", case)
     assert unmeasured.code == 2
-    assert "it is held out, and was not measured: nothing was better\n" in unmeasured.err
+    assert "it is an unseen case, and was not measured: nothing was better\n" in unmeasured.err
 
 
 @pytest.mark.parametrize(
@@ -449,8 +449,8 @@ def test_scores_of_other_data_are_not_subtracted(console: Console, demo: Path) -
     console("optimize", "--budget", str(BUDGET), "-q")
     ended = console("compare", first.id)
     assert re.search(
-        r"(?m)^validation scores cannot be compared: the examples of the validation set differ: "
-        r"\d+ in A, \d+ in B",
+        r"(?m)^scores of validation cases cannot be compared: the examples of the validation set "
+        r"differ: \d+ in A, \d+ in B",
         ended.out,
     )
     assert re.search(r"(?m)^your prompt +0\.\d{3} +0\.\d{3}$", ended.out)

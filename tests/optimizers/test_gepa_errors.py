@@ -148,7 +148,7 @@ def test_parent_and_child_are_compared_on_what_both_were_scored_on() -> None:
         config(minibatch_size=6, target_section_paths=(RULES,), rollout_budget=24), task=task
     )
     assert [(r.reason, r.detail) for r in result.rejections] == [
-        (RejectionReason.NOT_BETTER, "0.000 on the minibatch, the parent had 0.000")
+        (RejectionReason.NOT_BETTER, "0.000 on its cases, the text before had 0.000")
     ]
 
 

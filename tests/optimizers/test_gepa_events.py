@@ -156,7 +156,7 @@ def test_refusals_are_told_with_their_reason_and_their_text() -> None:
     ]
     assert refused[0].text == "I have no idea."
     assert refused[1].text == "Known words: w9"
-    assert refused[1].detail == "0.000 on the minibatch, the parent had 0.000"
+    assert refused[1].detail == "0.000 on its cases, the text before had 0.000"
     assert "$nothing" in refused[2].text
     assert "$nothing" in refused[2].detail
     assert refused[3].text == ""

@@ -437,7 +437,7 @@ def test_a_candidate_that_raises_on_three_of_four_cases_is_no_success(
     settings = {"frontier_type": kind, "weights": weights}
     result, _ = bold_run(reckless("w2"), **settings)
     assert not result.found_better
-    assert "0.250 on the minibatch, the parent had 0.500" in {r.detail for r in result.rejections}
+    assert "0.250 on its cases, the text before had 0.500" in {r.detail for r in result.rejections}
 
     # One that looks well on its minibatch gets into the pool, and no further.
     result, store = bold_run(reckless("w2"), train=("w2",), **settings)
@@ -588,7 +588,7 @@ def test_critical_cases_of_a_file_are_not_lost_by_a_winner(tmp_path: Path) -> No
 def test_critical_cases_of_a_file_are_not_lost_in_a_minibatch(tmp_path: Path) -> None:
     result = lossy(from_file(tmp_path, "train-0", minibatch_size=6))
     assert len(result.candidates) == 1
-    lost = "worse than the parent on the critical example `train-0`"
+    lost = "worse than the text before on the critical case `train-0`"
     assert lost in {rejection.detail for rejection in result.rejections}
 
 

@@ -279,7 +279,7 @@ def test_a_child_that_is_worse_on_a_critical_example_of_its_minibatch_is_refused
     assert len(result.candidates) == 1
     assert {rejection.reason for rejection in result.rejections} >= {RejectionReason.NOT_BETTER}
     assert any(
-        rejection.detail == "worse than the parent on the critical example `e0-again`"
+        rejection.detail == "worse than the text before on the critical case `e0-again`"
         for rejection in result.rejections
     )
 

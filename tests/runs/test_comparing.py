@@ -112,7 +112,7 @@ def test_other_held_out_examples_leave_d_pareto_alone(first: RunFolder, tmp_path
     assert said.pareto == ()
     differing = "the tested held-out cases differ: 1 in A, 2 in B, 1 in both"
     assert said.held_out == (differing,)
-    assert said.reasons == (f"held-out scores cannot be compared: {differing}",)
+    assert said.reasons == (f"scores of unseen cases cannot be compared: {differing}",)
 
 
 def test_a_run_without_a_winner_has_tested_none(first: RunFolder, tmp_path: Path) -> None:

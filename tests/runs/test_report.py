@@ -392,7 +392,7 @@ def test_two_runs_have_a_page_with_figures_changes_and_scores(tmp_path: Path) ->
     assert page.count('<tr data-outcome="same">') == 9
     other = read_run(kept_run(tmp_path / "c", make_job(pareto_set_size=4)))
     differing = comparison_page(first, other)
-    assert "Validation scores cannot be compared: the examples" in differing
+    assert "Scores of validation cases cannot be compared: the examples" in differing
     assert "the examples of the validation set differ: 6 in A, 4 in B, 4 in both" in differing
     assert comparison_page(first, other) == differing
 

@@ -397,7 +397,17 @@ def _scored(event: events.MutationAccepted | events.MergeAccepted, run: RunHisto
 def _lead(event: events.MutationAccepted | events.MergeAccepted, run: RunHistory) -> str:
     if event.candidate != run.best:
         return ""
-    return ", ahead so far" if any(run.estimated) else ", best so far"
+    lead = ", ahead so far" if any(run.estimated) else ", best so far"
+    if isinstance(event, events.MutationAccepted) and _is_behind_parent(event, run):
+        # Gains on a minibatch count half in a race: see `Racing`.
+        return f"{lead} by the gain on its cases"
+    return lead
+
+
+def _is_behind_parent(event: events.MutationAccepted, run: RunHistory) -> bool:
+    """Whether fewer validation cases were right than with the text that was changed."""
+    before, now = run.candidates[event.parent].mean, run.candidates[event.candidate].mean
+    return before is not None and now is not None and now < before
 
 
 def _parents(event: events.MergeAccepted | events.MergeRejected) -> str:

@@ -282,7 +282,7 @@ def _show_case(record: RunRecord, case: str, *, candidate: int | None, as_json: 
         screen.body(taught.expected, wrapped=True)
     if held_out is not None:
         means = change(held_out.baseline, held_out.winner)
-        screen.line(f"held out, never seen by the search: {held_out.why_not or means}")
+        screen.line(f"an unseen case: {held_out.why_not or means}")
     printed = ""
     for rollout in rollouts:
         # The input is the same for all answers unless the case was changed between two processes.

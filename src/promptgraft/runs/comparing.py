@@ -94,10 +94,10 @@ class Incomparable:
     def reasons(self) -> tuple[str, ...]:
         """Every reason once, with the scores that it is about."""
         both = {*self.pareto} & {*self.held_out}
-        kinds = (("validation ", self.pareto), ("held-out ", self.held_out))
+        kinds = ((" of validation cases", self.pareto), (" of unseen cases", self.held_out))
         return tuple(
             dict.fromkeys(
-                f"{'' if reason in both else kind}scores cannot be compared: {reason}"
+                f"scores{'' if reason in both else kind} cannot be compared: {reason}"
                 for kind, reasons in kinds
                 for reason in reasons
             )

@@ -149,7 +149,7 @@ class Comparer:
     policy: AcceptancePolicy
     scorer: scores.Scorer
     max_rollout_cost: Decimal | None = None
-    where: str = "the minibatch"
+    where: str = "its cases"
 
     def compare(
         self,
@@ -199,16 +199,18 @@ class Comparer:
         )
         refusal = None
         if parent_mean is None or child_mean is None:
-            detail = f"no example of {self.where} was scored for both parent and child"
+            detail = f"{self.where}: no answer was scored for both the new text and the one before"
             refusal = RejectionReason.UNSCORED, detail
         elif lost is not None:
-            detail = f"worse than the parent on the critical example `{lost}`"
+            detail = f"worse than the text before on the critical case `{lost}`"
             refusal = RejectionReason.NOT_BETTER, detail
         elif (decision := self.policy.decide(before, after)) is not Decision.ACCEPT:
             if decision is Decision.UNDECIDED and not is_last:
                 return None
             chance = ": that may be chance" if decision is Decision.UNDECIDED else ""
-            detail = f"{child_mean:.3f} on {self.where}, the parent had {parent_mean:.3f}{chance}"
+            detail = (
+                f"{child_mean:.3f} on {self.where}, the text before had {parent_mean:.3f}{chance}"
+            )
             refusal = RejectionReason.NOT_BETTER, detail
         return Compared(
             before=parent_mean,
@@ -225,7 +227,7 @@ def _more_expensive(records: Records, limit: Decimal) -> str:
         cost = scores.task_cost(record)  # a float would be above a limit that it equals
         if cost is not None and cost > limit:
             return (
-                f"a rollout on example `{record.example_id}` cost {cost:.4f} US dollars, more "
+                f"a test call on case `{record.example_id}` cost {cost:.4f} US dollars, more "
                 f"than max_rollout_cost {limit}"
             )
     return ""
