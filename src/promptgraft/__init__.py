@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from promptgraft.evals.dataset import Dataset
     from promptgraft.evals.evaluate import Evaluation as Evaluation, evaluate
     from promptgraft.evals.metrics import load_metrics as load_metrics
-    from promptgraft.evals.dataset import Splits
+    from promptgraft.evals.splits import Splits
     from promptgraft.evals.types import Case
     from promptgraft.ground.content import File as File, Image as Image
     from promptgraft.journal import FileJournal, MemoryJournal as MemoryJournal

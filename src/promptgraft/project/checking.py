@@ -32,11 +32,11 @@ from promptgraft.errors import (
 from promptgraft.evals.alike import alike
 from promptgraft.evals.attempt import plain_output
 from promptgraft.evals.binding import params_of_cases
-from promptgraft.evals.dataset import Splits
 from promptgraft.evals.evaluate import check_served
 from promptgraft.evals.metrics.base import asks_models, verdict_on
 from promptgraft.evals.metrics.judging import can_judge
 from promptgraft.evals.metrics.reading import brief
+from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Answer, Case, Metric
 from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.environment import Secret

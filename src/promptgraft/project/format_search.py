@@ -12,8 +12,9 @@ import attrs
 from promptgraft.algorithms import DEFAULT, SHIPPED, algorithm
 from promptgraft.errors import ConfigError
 from promptgraft.evals.aggregate import Aggregation, Lexicographic, WeightedMean
-from promptgraft.evals.dataset import DUPLICATES, FORMATS, NAMES, REFUSE
+from promptgraft.evals.dataset import DUPLICATES, FORMATS, REFUSE
 from promptgraft.evals.plain import FIELDS
+from promptgraft.evals.splits import NAMES
 from promptgraft.evals.tables import check_encoding
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import NUMBER, PATH, TEXT, Kind, Reach, integer, one_of

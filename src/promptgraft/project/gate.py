@@ -8,8 +8,9 @@ import attrs
 
 from promptgraft.errors import ConfigError
 from promptgraft.evals.causes import compares_expected, contradictions
-from promptgraft.evals.dataset import NAMES, Dataset
+from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.gate.report import Subject
+from promptgraft.evals.splits import NAMES
 from promptgraft.evals.types import Case
 from promptgraft.ground.serde import did_you_mean, shown
 from promptgraft.overrides import OverrideAddress

@@ -19,10 +19,11 @@ from promptgraft.adapters.named import named_adapter
 from promptgraft.algorithms import algorithm
 from promptgraft.errors import ConfigError, DataFormatError, PromptDefinitionError
 from promptgraft.evals import metrics as metric_kinds
-from promptgraft.evals.dataset import Dataset, Splits
+from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.metrics import load_metrics
 from promptgraft.evals.metrics.judging import check_metrics
 from promptgraft.evals.rows import advice_for
+from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Judge, Metric
 from promptgraft.ground.frames import Frame, is_frame
 from promptgraft.ground.serde import did_you_mean, shown

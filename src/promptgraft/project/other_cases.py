@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.dataset import Dataset, Splits
+from promptgraft.evals.dataset import Dataset
+from promptgraft.evals.splits import Splits
 from promptgraft.ground.content import files_in
 from promptgraft.ground.serde import Json, is_deeper, parse_json, shown
 from promptgraft.project.parts import parted

@@ -19,11 +19,12 @@ from promptgraft.agents.defaults import AGENTS_NS
 from promptgraft.errors import CallerError, ConfigError, DataFormatError, user_errors
 from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.binding import ParamsOf
-from promptgraft.evals.dataset import Dataset, Splits, file_and_case, question_digest
+from promptgraft.evals.dataset import Dataset, file_and_case
 from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.functions import Python
 from promptgraft.evals.metrics.registry import METRICS, load_metrics
 from promptgraft.evals.several_files import refuse_several
+from promptgraft.evals.splits import Splits, question_digest
 from promptgraft.evals.types import Case, Judge, Metric, MetricKind
 from promptgraft.ground.entry_points import Group
 from promptgraft.ground.serde import Json, did_you_mean, field_names, shown

@@ -16,7 +16,8 @@ from promptgraft.adapters.named import ModelConfig
 from promptgraft.errors import CallerError, ConfigError, DataFormatError
 from promptgraft.evals.aggregate import Aggregation, check_aggregation
 from promptgraft.evals.binding import ParamsOf
-from promptgraft.evals.dataset import Dataset, Splits
+from promptgraft.evals.dataset import Dataset
+from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
 from promptgraft.ground.files import as_path
 from promptgraft.ground.serde import Json, did_you_mean

@@ -6,7 +6,7 @@ import attrs
 
 from promptgraft.evals.aggregate import Aggregation
 from promptgraft.evals.binding import ParamsOf
-from promptgraft.evals.dataset import Splits
+from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Metric
 from promptgraft.prompt.template import Prompt
 from promptgraft.search.settings import Data

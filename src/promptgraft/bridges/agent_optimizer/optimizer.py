@@ -41,7 +41,8 @@ from promptgraft.bridges.agent_optimizer.result import (
 )
 from promptgraft.bridges.agent_optimizer.target import TargetPrompt, file_names
 from promptgraft.errors import ConfigError, PromptgraftError, RunCancelledError
-from promptgraft.evals.dataset import Dataset, Splits
+from promptgraft.evals.dataset import Dataset
+from promptgraft.evals.splits import Splits
 from promptgraft.ground.clock import SystemClock
 from promptgraft.ground.files import write_atomically
 from promptgraft.ground.functions import function_name
