@@ -38,10 +38,13 @@ _CLOSING = re.compile(
     r"|(?-i:assistantfinal)",
     re.IGNORECASE,
 )
-_EITHER = re.compile(f"(?P<opening>{_OPENING.pattern})|{_CLOSING.pattern}", re.IGNORECASE)
+# Tried only where one may begin, which takes a sixth of the time.
+_EITHER = re.compile(
+    rf"(?=[<\[◁a])(?:(?P<opening>{_OPENING.pattern})|{_CLOSING.pattern})", re.IGNORECASE
+)
 # Ends of turns, which servers with a wrong chat template leave in the text.
 _ENDS = re.compile(
-    r"(?:(?:<[|｜](?:im_end|eot_id|eom_id|end|return|end[ _▁]?of[ _▁]?\w+)[|｜]>"
+    r"(?=<)(?:(?:<[|｜](?:im_end|eot_id|eom_id|end|return|end[ _▁]?of[ _▁]?\w+)[|｜]>"
     r"|<end_of_turn>|<eos>|(?P<s></s>))\s*)+\Z",
     re.IGNORECASE,
 )
