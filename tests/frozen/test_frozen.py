@@ -16,6 +16,7 @@ from frozen.describe import FRONTIER_TYPES, KINDS, PRESETS, REJECTION_REASONS, S
 from frozen.earlier_runs import JOURNALS, SETTINGS, run_of
 from frozen.equality import recorded, worlds
 from frozen.freeze import DATA, differences, frozen, made
+from further import thorough
 from optimizers.worlds import NOTES, RULES
 from promptgraft.algorithms.gepa import GepaConfig, History, Strategy, ToolExampleTarget
 from promptgraft.errors import JournalMismatchError
@@ -40,10 +41,32 @@ WITH_WORKERS = (
 )
 """Searches with several proposals or steps at once, of each kind."""
 
+QUICK_WITH_WORKERS = ("merge-racing-beside-steps", "end-task-faulty")
+
+AGAIN = {
+    *("paper-seed-2-shuffled", "race-0", "race-1", "race-2", "strange-texts", "merge-noisy"),
+    *("merge-full", "merge-narrow", "merge-racing", "merge-beside-steps", "paired-racing"),
+    *("parts-mixed-lean", "parts-mixed-paper", "parts-mixed-merged", "parts-mixed-unparsable"),
+    *(f"paper-{shape}-steps" for shape in ("1-proposals-2", "1-proposals-4", "2-proposals-1")),
+    *(f"paper-{shape}-steps" for shape in ("4-proposals-1", "4-proposals-4", "8-proposals-1")),
+    *(f"lean-{shape}-steps" for shape in ("1-proposals-2", "1-proposals-4", "2-proposals-1")),
+    *(f"lean-{shape}-steps" for shape in ("2-proposals-2", "4-proposals-1", "8-proposals-1")),
+    *("budget-lean-1-6", "budget-lean-1-3-merging", "budget-lean-2-3", "budget-paper-1-3"),
+    *("budget-paper-1-6-merging", "budget-lean-3-2-merging", "budget-paper-3-2"),
+    *("lean-moody", "lean-as-it-comes", "faults-of-every-kind", "held-out-racing"),
+    *("critical-racing", "frontier-hybrid", "paired-not-confirmed", "weights-of-amounts"),
+}
+"""What these searches do, others do as well."""
+
 
 @pytest.mark.parametrize(
     ("name", "workers"),
-    [*((name, 0) for name in COMBINATIONS), *((name, 4) for name in WITH_WORKERS)],
+    [
+        *((name, 0) for name in COMBINATIONS if name not in AGAIN),
+        *((name, 4) for name in QUICK_WITH_WORKERS),
+        *thorough((name, 0) for name in COMBINATIONS if name in AGAIN),
+        *thorough((name, 4) for name in WITH_WORKERS if name not in QUICK_WITH_WORKERS),
+    ],
 )
 def test_a_search_does_what_it_did_when_it_was_frozen(name: str, workers: int) -> None:
     found = list(differences(ALL[name], made(COMBINATIONS[name], workers=workers)))
@@ -189,7 +212,12 @@ def test_every_search_keeps_its_budget_and_stores_only_what_improves() -> None:
 
 RECORDED = recorded()
 WORLDS = {world.name: world for world in worlds()}
-OVERLAPPING = ("lines-3", "lines-28")
+QUICK = ("paper-0", "paper-23", "lines-28", "choices-0", "choices-11")
+"""Random worlds that ``make test`` tries, and those of the other strategy."""
+
+
+def is_quick(name: str) -> bool:
+    return name in QUICK or name.startswith("gradient")
 
 
 def test_every_random_world_is_recorded_and_no_other() -> None:
@@ -200,7 +228,12 @@ def test_every_random_world_is_recorded_and_no_other() -> None:
 @pytest.mark.filterwarnings("ignore:there are only")
 @pytest.mark.parametrize(
     ("name", "workers"),
-    [*((name, 0) for name in WORLDS), *((name, 4) for name in OVERLAPPING)],
+    [
+        *((name, 0) for name in WORLDS if is_quick(name)),
+        ("lines-28", 4),
+        *thorough((name, 0) for name in WORLDS if not is_quick(name)),
+        *thorough([("lines-3", 4)]),
+    ],
 )
 def test_a_search_of_a_random_world_gives_every_answer_that_was_recorded(
     name: str, workers: int
