@@ -33,8 +33,8 @@ _IN_DATABASES = ("database.fixtures",) if importlib.util.find_spec("sqlalchemy")
 pytest_plugins = ("pytester", *_IN_DATABASES)
 
 _SLOW = [HealthCheck.too_slow]
-# Half as many as hypothesis would: `make soak` draws others, as long as it is told to.
-settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=_SLOW)
+# Fewer than hypothesis would: `make soak` draws others, as long as it is told to.
+settings.register_profile("dev", max_examples=30, deadline=None, suppress_health_check=_SLOW)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 

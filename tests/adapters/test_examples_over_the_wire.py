@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
+from further import thorough
 from promptgraft import (
     Data,
     GepaConfig,
@@ -127,7 +128,9 @@ STORM = storm(
 )
 
 
-@pytest.mark.parametrize(("name", "sdk"), [("code_search", "anthropic"), ("triage", "openai")])
+@pytest.mark.parametrize(
+    ("name", "sdk"), [("triage", "openai"), *thorough([("code_search", "anthropic")])]
+)
 def test_an_example_finds_over_the_wire_what_it_finds_offline(
     name: str, sdk: str, offline: dict[str, GepaResult]
 ) -> None:

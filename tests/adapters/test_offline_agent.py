@@ -393,7 +393,7 @@ def test_words_of_failures_go_into_descriptions_rules_and_meanings() -> None:
 def test_replies_are_one_block_with_the_right_tag_whatever_is_read(meta: MetaPrompt) -> None:
     random_ = random.Random(meta.value)
     pieces = [*HOSTILE, "```\n", "~~~\n", "[look]\n  params: {}\n  result: 1\n", "taste: expected"]
-    for _ in range(20):
+    for _ in range(6):
         text = "".join(random_.choices(pieces, k=3)).replace("\ud800", "")
         record = attrs.evolve(
             random_.choice(failures()),

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from further import thorough
+
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import plans
 from programs import Programs
 
 # Labels, judges and tools are those of `tests/cli/test_plan_in_practice.py`.
+QUICK = ("cached prompts", "batches")
 HERE = (
     "with reasoning",
     "a graph",
@@ -23,7 +26,7 @@ HERE = (
 )
 
 
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("name", [*QUICK, *thorough(name for name in HERE if name not in QUICK)])
 def test_a_plan_is_within_a_factor_of_two_of_the_bill(name: str, programs: Programs) -> None:
     figures = plans.measured(name, programs.promptgraft)
     assert figures.is_near, figures.line()

@@ -15,6 +15,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
+from further import thorough
 from search import ours, peer
 from search.claims import check, summary
 from search.curves import Curve
@@ -85,7 +86,7 @@ class Overheard:
 
 
 @pytest.mark.parametrize("family", NEW)
-@pytest.mark.parametrize("preset", ["lean", "paper"])
+@pytest.mark.parametrize("preset", ["lean", *thorough(["paper"])])
 def test_promptgraft_hands_texts_between_both_models_unchanged(family: str, preset: str) -> None:
     world = Overheard(family, moves_lines=preset == "lean")
     # One reflection each, and nothing shortened: other texts would be made of replies.

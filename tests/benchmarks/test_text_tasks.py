@@ -11,6 +11,8 @@ from typing import TypeVar
 import attrs
 import pytest
 
+from further import thorough
+
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import text_tasks
@@ -28,7 +30,7 @@ from search.yardsticks import Learner, Linear, Neighbours, answers
 LEARNERS = [Neighbours(1), Neighbours(5), Linear()]
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", ["tickets", "raises", *thorough(["docstrings", "sources"])])
 def test_parts_share_no_content_and_follow_the_seed(name: str) -> None:
     task = TASKS[name]()
     parts, other = task.split(0), task.split(1)

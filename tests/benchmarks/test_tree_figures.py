@@ -7,6 +7,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import tree_figures
@@ -37,6 +39,11 @@ MOST_WIDE = 15
 """Classes of more than 15 attributes: settings and documents of a given form, and readers."""
 
 
+@pytest.fixture(scope="module")
+def trees() -> dict[Path, ast.Module]:
+    return tree_figures.trees()
+
+
 def test_the_first_program_loads_only_what_it_needs() -> None:
     paths = tree_figures.loaded_by_the_readme()
     names = [path.relative_to(tree_figures.SOURCE).as_posix() for path in paths]
@@ -44,14 +51,14 @@ def test_the_first_program_loads_only_what_it_needs() -> None:
     assert tree_figures.lines(paths) <= MOST_LINES
 
 
-def test_variables_and_parameters_name_what_they_hold() -> None:
-    names = Counter(tree_figures.local_names(tree_figures.trees()))
+def test_variables_and_parameters_name_what_they_hold(trees: dict[Path, ast.Module]) -> None:
+    names = Counter(tree_figures.local_names(trees))
     vague = {name: names[name] for name in tree_figures.PRONOUNS if names[name]}
     assert sum(vague.values()) / names.total() <= 0.007, vague
 
 
-def test_hardly_any_class_is_wide() -> None:
-    classes = tree_figures.classes(tree_figures.trees())
+def test_hardly_any_class_is_wide(trees: dict[Path, ast.Module]) -> None:
+    classes = tree_figures.classes(trees)
     wide = [
         node.name
         for node in classes

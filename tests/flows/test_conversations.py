@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from cli.console import Console
+from further import thorough
 from promptgraft import MarkdownSection, PromptTemplate, ScriptedAdapter
 from promptgraft.errors import ConfigError
 from promptgraft.evals.binding import params_of_cases
@@ -159,7 +160,7 @@ def talks(tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch) -> 
     return folder
 
 
-@pytest.mark.parametrize("algorithm", ["gepa", "gradient"])
+@pytest.mark.parametrize("algorithm", ["gepa", *thorough(["gradient"])])
 def test_a_project_is_improved_on_conversations(
     talks: Path, console: Console, algorithm: str
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from cli.console import Console
 from flows.tickets import GRAPH, WANTED, Ticket, context, settings, template, work
+from further import thorough
 from promptgraft import GepaOptimizer, ScriptedAdapter
 from promptgraft.errors import CandidateError, ConfigError, FlowError, JournalMismatchError
 from promptgraft.graphs import AsyncRun, Graph, Node, Run, Step, step, text
@@ -337,7 +338,7 @@ def nest(folder: Path) -> None:
     code.write_text(f"{before}{INNER}\n\n{after}", "utf-8")
 
 
-@pytest.mark.parametrize("algorithm", ["gepa", "gradient"])
+@pytest.mark.parametrize("algorithm", ["gepa", *thorough(["gradient"])])
 def test_a_project_with_a_nested_graph_ends_as_the_flat_one(
     project: Path, console: Console, algorithm: str
 ) -> None:

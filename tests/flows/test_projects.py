@@ -52,7 +52,7 @@ def test_a_graph_is_described(used: Path, console: Console) -> None:
 
 def test_a_run_changes_only_the_parts_that_are_named(used: Path, console: Console) -> None:
     part = f"{ADDRESSES[0]}#instruction"
-    ended = console("optimize", "--part", part, "--budget", "300", "--json", "-q")
+    ended = console("optimize", "--part", part, "--budget", "120", "--json", "-q")
     assert ended.code in (0, 1), ended.err
     folder = max((used / "runs").iterdir())
     assert json.loads((folder / "config.json").read_text())["options"]["tuning"] == {
@@ -64,7 +64,7 @@ def test_a_run_changes_only_the_parts_that_are_named(used: Path, console: Consol
     rows = [row for prompt in json.loads(applied.out).get("prompts", []) for row in prompt["parts"]]
     assert {row["part"] for row in rows} == {row["part"] for row in result["parts"]}
     # Resumed, the run has the parts that it was begun with.
-    assert console("resume", "latest", "-q", "--budget", "310").code in (0, 1)
+    assert console("resume", "latest", "-q", "--budget", "130").code in (0, 1)
     refused = console("optimize", "--part", f"{part}s", "-q")
     assert refused.code == 2
     assert f"did you mean `{part}`" in refused.err
@@ -116,6 +116,7 @@ def test_a_graph_is_evaluated_as_it_is_and_as_a_run_has_it(used: Path, console: 
     assert scores[()] > scores["--source",]
 
 
+@pytest.mark.thorough
 def test_the_gate_for_pytest_runs_on_a_graph(used: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "tests"],

@@ -9,6 +9,7 @@ from typing import ClassVar
 import attrs
 import pytest
 
+from further import thorough
 from promptgraft.cli.main import run
 from servers.threaded import QuietHandler, ThreadedServer
 
@@ -106,7 +107,9 @@ class Model(QuietHandler):
         self.wfile.write(answer)
 
 
-@pytest.mark.parametrize("brought", BROUGHT, ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "brought", [*BROUGHT[:2], *thorough(BROUGHT[2:])], ids=lambda one: one.name
+)
 def test_a_project_goes_from_check_to_apply(
     brought: Brought,
     tmp_path: Path,

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import attrs
+import pytest
 
 from promptgraft.evals.types import Step
 from promptgraft.runs.folder import RunFolder
@@ -77,6 +78,7 @@ def traced(case: str) -> RolloutRecord:
     )
 
 
+@pytest.mark.thorough
 def test_the_report_of_five_hundred_traced_cases_stays_small(improved: Path) -> None:
     cases = tuple(f"c{number}" for number in range(500))
     data = changed(

@@ -107,7 +107,7 @@ def test_a_provider_that_refuses_for_good_ends_the_run() -> None:
 
 def test_with_a_tenth_of_all_questions_failing_for_good_most_of_the_gain_is_kept() -> None:
     kept = []
-    for seed in range(20):
+    for seed in range(9):
         chance = random.Random(seed)
 
         def unlucky(rendered: RenderedPrompt[object], chance: random.Random = chance) -> str:
@@ -119,7 +119,7 @@ def test_with_a_tenth_of_all_questions_failing_for_good_most_of_the_gain_is_kept
         result = flow_world.Run(config, reflection=unlucky).start()
         assert result.stop_reason in {StopReason.PERFECT, StopReason.NO_PROGRESS}
         kept.append(result.best_pareto_mean or 0.0)
-    assert sorted(kept)[10] >= 0.8  # without faults it is 1
+    assert sorted(kept)[4] >= 0.8  # without faults it is 1
 
 
 @pytest.mark.parametrize("workers", [1, 4, 16])

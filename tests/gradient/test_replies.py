@@ -142,10 +142,10 @@ def test_whatever_is_replied_is_read_or_refused_in_one_line(text: str) -> None:
         assert "\n" not in refusal(read, text)
 
 
-def test_ten_thousand_damaged_replies_are_read_or_refused_in_one_line() -> None:
+def test_thousands_of_damaged_replies_are_read_or_refused_in_one_line() -> None:
     chance = random.Random(19)
     whole = [row["reply"] for row in ROWS] + [block(WHOLE[name]) for name in READ for _ in range(9)]
-    for _ in range(10_000):
+    for _ in range(3_000):
         text = chance.choice(whole)
         for _ in range(chance.randint(1, 4)):
             at = chance.randrange(len(text) + 1)
@@ -157,7 +157,7 @@ def test_ten_thousand_damaged_replies_are_read_or_refused_in_one_line() -> None:
 
 @pytest.mark.parametrize("piece", ['{"blame": [', "```json\n", "[", "\\", '"a": "', "T1 ", "{"])
 def test_a_very_long_reply_is_refused_too(piece: str) -> None:
-    text = f"```json\n{piece * (300_000 // len(piece))}\n```"
+    text = f"```json\n{piece * (100_000 // len(piece))}\n```"
     for read in READ.values():
         with pytest.raises(InvalidProposalError):
             read(text)

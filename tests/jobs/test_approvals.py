@@ -68,7 +68,7 @@ def asked(move: Callable[[], object]) -> int:
 
 
 def finished(manager: JobManager) -> Job:
-    job = manager.create("support", "triage", {"tag": TAG})
+    job = manager.create("support", "triage", {"tag": TAG, "budget": 75})
     work_off(manager)
     return manager.get(job.id)
 

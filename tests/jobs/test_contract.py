@@ -49,11 +49,12 @@ from server.serving import Client, served
 
 REFUSED = (ConfigError, DataFormatError)
 WAYS = {kind: (kind, "manager") for kind in KINDS} | {"client": ("sqlite", "client")}
+EVERYWHERE = ("client", "postgresql", "mariadb")
 _WAYS_OF: dict[Callable[..., None], tuple[str, ...]] = {}
 
 
 def only(*ways: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Mark a test of what every database is asked in the same way, and so asked of SQLite only."""
+    """Mark a test of what is asked in these ways only; the first of them in ``make test``."""
 
     def mark(test: Callable[..., None]) -> Callable[..., None]:
         _WAYS_OF[test] = ways
@@ -64,13 +65,17 @@ def only(*ways: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     # The server of a client asks the manager, so that SQLite has the whole suite with it.
-    ways = _WAYS_OF.get(metafunc.function, ("client", "postgresql", "mariadb"))
+    ways = _WAYS_OF.get(metafunc.function, EVERYWHERE)
     names = ("kept_database", "way")
+    # `make thorough` asks the others.
+    quick = ways[:2] if ways == EVERYWHERE else ways[:1]
+    rows = [
+        pytest.param(*WAYS[way], id=way, marks=() if way in quick else pytest.mark.thorough)
+        for way in ways
+    ]
     # A mark, so that the parameters of the fixture itself are left out.
     metafunc.definition.add_marker(
-        pytest.mark.parametrize(
-            names, [WAYS[way] for way in ways], indirect=names[:1], scope="module", ids=ways
-        )
+        pytest.mark.parametrize(names, rows, indirect=names[:1], scope="module")
     )
 
 
@@ -169,6 +174,7 @@ def test_a_key_answers_a_repeated_request_whatever_changed_meanwhile(jobs: Jobs)
         jobs.submit("support", "triage", {**asked, "budget": 95}, key="night-9")
 
 
+@only("mariadb", "client", "postgresql")
 def test_a_key_makes_one_job_whoever_is_first(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Barrier(6)
 
@@ -208,7 +214,7 @@ def test_so_many_jobs_may_wait_and_no_more(jobs: Jobs, manager: JobManager) -> N
     assert submit(jobs).state is JobState.QUEUED
 
 
-@only("sqlite", "client")
+@only("client", "sqlite")
 def test_a_key_that_is_none_is_refused(jobs: Jobs) -> None:
     for key in ("", "ü", "x" * 201):
         with pytest.raises(REFUSED, match="key: expected 1 to 200 ASCII characters"):
@@ -242,7 +248,7 @@ def test_a_key_that_is_none_is_refused(jobs: Jobs) -> None:
         ({"budget": 3}, "rollout_budget"),
     ],
 )
-@only("sqlite", "client")
+@only("client", "sqlite")
 def test_what_does_not_fit_is_refused_before_it_is_queued(
     jobs: Jobs, changes: dict[str, object], line: str
 ) -> None:
@@ -252,7 +258,7 @@ def test_what_does_not_fit_is_refused_before_it_is_queued(
     assert jobs.list() == []
 
 
-@only("sqlite", "client")
+@only("client", "sqlite")
 def test_unknown_names_say_what_there_is(jobs: Jobs) -> None:
     with pytest.raises(
         (ConfigError, DataFormatError),
@@ -303,7 +309,7 @@ def test_lists_filter_and_page(jobs: Jobs) -> None:
 # Running
 
 
-@only("client", "mariadb")
+@only("mariadb", "client")
 def test_events_are_numbered_and_tell_the_whole_story(jobs: Jobs, manager: JobManager) -> None:
     job = submit(jobs, budget=90)
     work_off(manager)
@@ -319,6 +325,7 @@ def test_events_are_numbered_and_tell_the_whole_story(jobs: Jobs, manager: JobMa
     ]
 
 
+@only("mariadb", "client", "postgresql")
 def test_higher_priorities_go_first_then_older_ones(jobs: Jobs, manager: JobManager) -> None:
     made = [submit(jobs, priority=priority) for priority in (0, 5, 0, -1, 5)]
     worker = Worker(manager, name="w")
@@ -405,7 +412,7 @@ def test_pausing_takes_no_wish_to_cancel_back(jobs: Jobs, manager: JobManager) -
     assert jobs.get(job.id).state is JobState.CANCELLED
 
 
-@only("sqlite", "client")
+@only("client", "sqlite")
 def test_limits_may_change_and_what_decides_the_path_may_not(jobs: Jobs) -> None:
     job = submit(jobs, budget=60)
     assert jobs.change(job.id, {"budget": 90, "note": "more"}).changes.budget == 90
@@ -418,6 +425,7 @@ def test_limits_may_change_and_what_decides_the_path_may_not(jobs: Jobs) -> None
     assert jobs.change(job.id, {"priority": 0}).changes == JobChanges(budget=90, store=False)
 
 
+@pytest.mark.thorough
 @only("client")
 def test_a_larger_budget_continues_a_paused_job(jobs: Jobs, manager: JobManager) -> None:
     small, large = submit(jobs, budget=90), submit(jobs, budget=140)
@@ -447,7 +455,7 @@ def test_a_fork_pays_for_no_answer_again(jobs: Jobs, manager: JobManager) -> Non
     assert jobs.get(first.id).status.rollouts <= 90
 
 
-@only("client", "postgresql")
+@only("postgresql", "client")
 def test_only_what_has_ended_is_deleted_with_all_it_has(jobs: Jobs, manager: JobManager) -> None:
     job = submit(jobs, budget=60)
     work_off(manager)
@@ -594,6 +602,7 @@ MANY = "".join(
 )
 
 
+@only("mariadb", "client", "postgresql")
 def test_a_data_set_has_a_revision_for_each_edit(jobs: Jobs, manager: JobManager) -> None:
     first = jobs.save_dataset("support", "hard", CASES)
     assert (first.number, first.cases, first.name) == (1, 2, "hard")
@@ -648,7 +657,7 @@ def test_an_edit_of_what_was_changed_meanwhile_is_refused(jobs: Jobs, manager: J
         ('{"input": "half \ud800 of it"}', "half|surrogate|character"),
     ],
 )
-@only("sqlite", "client")
+@only("client", "sqlite")
 def test_cases_that_are_none_are_refused(
     jobs: Jobs, manager: JobManager, text: str, why: str
 ) -> None:
@@ -657,7 +666,7 @@ def test_cases_that_are_none_are_refused(
     assert jobs.datasets("support") == []
 
 
-@only("sqlite", "client")
+@only("client", "sqlite")
 def test_names_of_data_sets_and_projects_are_checked(jobs: Jobs, manager: JobManager) -> None:
     for name in ("", "..", "A b", "x" * 65, "a/b", "a@b"):
         with pytest.raises(InvalidIdentifierError, match=r"name of a data set"):

@@ -39,9 +39,11 @@ def manager(database: Database, tmp_path: Path) -> Iterator[JobManager]:
 
 
 @pytest.fixture
-def jobs(manager: JobManager) -> list[Job]:
+def jobs(manager: JobManager, monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     """Jobs with these statuses, and costs and times that fall and rise from job to job."""
     prompts = ("triage", "other") * 3
+    # What they would do is of no interest, and so is planned for none of them.
+    monkeypatch.setattr("promptgraft.service.jobs.preparing.planned", lambda *_: None)
     jobs = [manager.create("support", prompt) for prompt in prompts]
     table = manager.database.tables.jobs
     for at, (job, status) in enumerate(zip(jobs, STATUSES, strict=True)):

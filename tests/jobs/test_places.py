@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
+from further import thorough
 from jobs.job_world import FILE, until, work_off, write_priced, write_project
 from programs import Programs, Started
 from promptgraft import __version__
@@ -66,7 +67,10 @@ def package_in(folder: Path) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("case", LACKING)
+@pytest.mark.parametrize(
+    "case",
+    ["a key that the file names", "a file", *thorough(["a key that the provider's variable has"])],
+)
 def test_what_the_place_lacks_puts_the_job_back_and_keeps_other_projects_going(
     tmp_path: Path, case: str
 ) -> None:
@@ -289,7 +293,14 @@ def test_a_dry_run_needs_no_key(tmp_path: Path, model: str) -> None:
         assert manager.get(job.id).state is JobState.COMPLETED, manager.get(job.id).reason
 
 
-@pytest.mark.parametrize(("case", "runs"), [(case, case != "a file") for case in LACKING])
+@pytest.mark.parametrize(
+    ("case", "runs"),
+    [
+        ("a key that the file names", True),
+        ("a file", False),
+        *thorough([("a key that the provider's variable has", True)]),
+    ],
+)
 def test_a_worker_that_left_a_project_takes_dry_runs_that_need_less(
     tmp_path: Path, case: str, runs: bool
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import Engine
 
-from jobs.job_world import FILE, write_project
+from jobs.job_world import FILE, sqlite_first, write_project
 from jobs.test_approvals import NAME, TAG, asked, body, finished, write
 from promptgraft.errors import OverrideConflictError, PromptgraftError
 from promptgraft.service.database import Database
@@ -166,6 +166,7 @@ def test_of_two_who_delete_a_job_the_later_finds_none(
     assert early is None
 
 
+@sqlite_first
 @pytest.mark.parametrize("before_the_move", [True, False])
 def test_a_job_is_deleted_while_its_winner_is_applied(
     servers: tuple[JobManager, JobManager], before_the_move: bool

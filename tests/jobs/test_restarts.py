@@ -60,6 +60,7 @@ def test_a_write_waits_for_a_database_that_is_away(server: Server) -> None:
     hasty.close()
 
 
+@pytest.mark.thorough
 def test_every_job_ends_although_the_database_is_restarted(
     server: Server, tmp_path: Path, programs: Programs
 ) -> None:

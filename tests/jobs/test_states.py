@@ -38,7 +38,7 @@ from promptgraft.service.jobs import (
 from promptgraft.service.jobs.preparing import submitted_digest
 from promptgraft.service.jobs.rows import Claim, JobRows
 
-EXAMPLES = int(os.environ.get("PROMPTGRAFT_STATES", "20"))
+EXAMPLES = int(os.environ.get("PROMPTGRAFT_STATES", "10"))
 EVERYWHERE = KINDS if "PROMPTGRAFT_STATES" in os.environ else ("sqlite",)
 MOST_BARREN = 5
 MOST_JOBS = 3

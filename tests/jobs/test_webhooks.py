@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
-from jobs.job_world import work_off, write_project
+from jobs.job_world import sqlite_first, work_off, write_project
 from programs import Programs
 from promptgraft.cli.main import run
 from promptgraft.errors import ConfigError, DataFormatError
@@ -118,6 +118,7 @@ def make_due(sender: WebhookSender) -> None:
     sender.database.write(lambda connection: connection.execute(outbox.update().values(due=0.0)))
 
 
+@sqlite_first
 def test_events_arrive_signed_and_in_order_although_the_receiver_fails_first(
     manager: JobManager, receiver: Receiver, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -149,6 +150,7 @@ def test_events_arrive_signed_and_in_order_although_the_receiver_fails_first(
     assert told[job.id][-1]["project"] == "support"
 
 
+@sqlite_first
 def test_a_delivery_never_has_the_id_of_another(
     manager: JobManager, receiver: Receiver, file: Path
 ) -> None:
@@ -160,6 +162,7 @@ def test_a_delivery_never_has_the_id_of_another(
     assert first != second
 
 
+@sqlite_first
 def test_an_older_event_of_a_job_is_waited_for(
     manager: JobManager, receiver: Receiver, file: Path
 ) -> None:
@@ -177,6 +180,7 @@ def test_an_older_event_of_a_job_is_waited_for(
     ]
 
 
+@sqlite_first
 def test_what_never_arrives_is_given_up_and_the_reason_kept(
     manager: JobManager, receiver: Receiver, file: Path
 ) -> None:

@@ -86,6 +86,7 @@ def child_of(
         yield process
 
 
+@pytest.mark.thorough
 @everywhere
 def test_jobs_run_in_processes_of_their_own(manager: JobManager) -> None:
     jobs = [submit(manager, budget=60, seed=seed) for seed in range(2)]

@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promptgraft.errors import DataFormatError, JournalCorruptError, JournalError
@@ -153,6 +153,7 @@ def test_a_line_that_is_sealed_but_no_record_is_corrupt(body: str) -> None:
         decode_record(sealed(body))
 
 
+@settings(max_examples=20)
 @given(st.dictionaries(texts, answers, max_size=5))
 def test_a_fingerprint_reads_back_from_its_header(fingerprint: dict[str, Json]) -> None:
     assert decode_header(encode_header(fingerprint)) == fingerprint

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import attrs
 import pytest
 
+from further import thorough
 from optimizers.async_world import AsyncAdapter, AsyncJudge, Client, Hanging, Judge
 from optimizers.worlds import (
     OVERLOADED,
@@ -285,7 +286,7 @@ class Own:
         return Verdict(metric=self.name, score=float(right), passed=right, reason=reason)
 
 
-@pytest.mark.parametrize("count", [0, 4])
+@pytest.mark.parametrize("count", [4, *thorough([0])])
 @pytest.mark.parametrize(
     "metric", [Python(function=known, name="known"), Own(name="known")], ids=["function", "own"]
 )

@@ -93,6 +93,7 @@ def moved(session: Session) -> set[str]:
     return {event.module for event in proposed if "moved" in event.reason}
 
 
+@pytest.mark.thorough
 def test_lines_of_which_none_is_enough_alone_are_found_and_placed_by_several_proposals() -> None:
     run, session, _ = run_of(first_alone, proposals_per_step=2)
     assert run.start().found_better

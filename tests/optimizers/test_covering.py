@@ -77,7 +77,7 @@ def expected(rows: Sequence[Row]) -> dict[int, int]:
 
 
 @given(matrices)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_one_after_the_other_is_dropped_that_the_rest_can_replace(rows: list[Row]) -> None:
     pool = Pool(pruning="redundant")
     for count, row in enumerate(rows, start=1):
@@ -86,7 +86,7 @@ def test_one_after_the_other_is_dropped_that_the_rest_can_replace(rows: list[Row
 
 
 @given(matrices)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_those_who_are_left_lead_everywhere_and_none_in_vain(rows: list[Row]) -> None:
     leaders, left = leaders_of(rows), set(frontier_of(rows))
     assert all(group & left for group in leaders)

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from cli.console import Console
+from further import thorough
 from optimizers.async_world import AsyncAdapter, AsyncJudge
 from optimizers.dask_world import Deadly, Hanging, Heavy, serve
 from optimizers.worlds import PROMPT, PlainAdapter, answer, answers, config, propose
@@ -148,6 +149,7 @@ def test_workers_that_are_killed_change_nothing(
     assert "was lost; " in caplog.text
 
 
+@pytest.mark.thorough
 def test_a_rollout_that_ends_its_workers_stays_unscored_and_is_asked_again(
     cluster: Any, executor: Any, tmp_path: Path
 ) -> None:
@@ -195,7 +197,7 @@ def test_any_executor_of_a_client_will_do(cluster: Any) -> None:
         assert run(theirs) == plain()[0]
 
 
-@pytest.mark.parametrize("how", ["cancellation", "pause"])
+@pytest.mark.parametrize("how", ["cancellation", *thorough(["pause"])])
 def test_a_run_that_is_stopped_is_resumed_as_if_it_never_was(executor: Any, how: str) -> None:
     journal, stop = MemoryJournal(), Cancellation()
     given: dict[str, Any] = {how: stop, "event_bus": after(30, lambda: stop.set("lunch"))}
@@ -207,6 +209,7 @@ def test_a_run_that_is_stopped_is_resumed_as_if_it_never_was(executor: Any, how:
     assert (result.candidates, answers(journal)) == (plain()[0].candidates, plain()[1])
 
 
+@pytest.mark.thorough
 def test_a_scheduler_that_is_lost_ends_the_run_which_is_resumed_with_another(
     executor: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

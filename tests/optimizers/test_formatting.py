@@ -251,7 +251,7 @@ records = st.builds(
 
 
 @given(records)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_rollout_reads_back_from_a_journal_as_it_is(record: RolloutRecord) -> None:
     journal = MemoryJournal()
     journal.begin({})

@@ -451,7 +451,7 @@ def test_a_rate_of_nothing_or_all_leaves_the_other_class_alone(rate: float) -> N
         **SECTIONS,
         target_tool_examples=(TOOL_EXAMPLE,),
         example_mutation_rate=rate,
-        max_failed_reflections=100,
+        max_failed_reflections=20,
         minibatch_size=1,
         rollout_budget=40,
     )

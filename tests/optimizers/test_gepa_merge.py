@@ -303,7 +303,7 @@ def test_without_merging_nobody_knows_both() -> None:
 
 
 def test_merges_stay_within_the_budget_and_replay_the_same() -> None:
-    for budget in range(40, 180, 23):
+    for budget in range(40, 180, 60):
         journal = MemoryJournal()
         first = Run(merge=True, budget=budget, journal=journal)
         assert first.task.calls == first.result.total_rollouts <= budget

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
+from further import thorough
 from optimizers.worlds import (
     PROMPT,
     RULES,
@@ -148,7 +149,7 @@ ACCEPTED_TOGETHER = {
     ACCEPTED_TOGETHER, 32, 0, Strict(), {"preset": "lean", "validation": Racing(first=1, every=1)}
 )
 @given(sizes(), st.integers(0, 2**32), st.integers(0, 4), policies, strategies)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_no_run_tries_fewer_or_more_proposals_than_its_plan_says(
     chosen: dict[str, Any],
     salt: int,
@@ -180,7 +181,7 @@ def test_no_run_tries_fewer_or_more_proposals_than_its_plan_says(
 
 
 @given(sizes())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_a_run_that_accepts_all_or_none_tries_exactly_as_many_as_its_plan_says(
     chosen: dict[str, Any],
 ) -> None:
@@ -199,7 +200,7 @@ def test_a_run_that_accepts_all_or_none_tries_exactly_as_many_as_its_plan_says(
 
 
 @given(sizes())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_replies_that_nobody_can_use_take_exactly_the_reflections_of_the_plan(
     chosen: dict[str, Any],
 ) -> None:
@@ -209,7 +210,9 @@ def test_replies_that_nobody_can_use_take_exactly_the_reflections_of_the_plan(
     assert result.total_reflections == run.plan().reflections
 
 
-@pytest.mark.parametrize(("size", "proposals"), [("light", 6), ("medium", 15), ("heavy", 40)])
+@pytest.mark.parametrize(
+    ("size", "proposals"), [("light", 6), ("medium", 15), *thorough([("heavy", 40)])]
+)
 def test_each_size_pays_for_the_accepted_proposals_that_it_names(size: str, proposals: int) -> None:
     settings = config(
         rollout_budget=size,

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from further import thorough
 from optimizers.worlds import NOTES, QUESTION, RULES, config, examples, optimize
 from promptgraft.algorithms.gepa import (
     GepaConfig,
@@ -101,7 +102,7 @@ matrices = st.integers(1, 6).flatmap(
 
 
 @given(matrices)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_the_pool_keeps_the_frontier_and_the_best_as_if_computed_anew(rows: list[Row]) -> None:
     pool = Pool()
     for count, row in enumerate(rows, start=1):
@@ -428,7 +429,7 @@ def test_where_nothing_is_said_a_share_is_held_out_that_the_budget_pays_for(
 
 
 @pytest.mark.filterwarnings("ignore:there are only", "ignore:minibatch_size")
-@pytest.mark.parametrize("preset", ["lean", "paper"])
+@pytest.mark.parametrize("preset", ["lean", *thorough(["paper"])])
 def test_a_minibatch_is_no_larger_than_what_is_left_to_learn_from(preset: str) -> None:
     settings = config(
         training_examples=examples(30),
@@ -450,7 +451,7 @@ def test_candidates_with_equal_overrides_have_equal_digests() -> None:
 
 
 @given(matrices, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_scores_that_come_later_change_the_frontier_as_if_computed_anew(
     rows: list[Row], data: st.DataObject
 ) -> None:

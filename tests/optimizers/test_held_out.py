@@ -77,7 +77,7 @@ def test_the_budget_keeps_what_they_take() -> None:
     least = 6 + 12 + 10
     with pytest.raises(ConfigError, match=f"at least {least} .*the test cases 10"):
         config(held_out=UNSEEN, rollout_budget=least - 1)
-    for budget in range(least, least + 40, 3):
+    for budget in range(least, least + 40, 9):
         result = optimize(config(held_out=UNSEEN, rollout_budget=budget))
         assert result.total_rollouts <= budget
         assert result.held_out is not None

@@ -11,6 +11,7 @@ import attrs
 import pytest
 
 import agent_world
+from further import thorough
 from json_replies import json_reply
 from optimizers.worlds import (
     NOTES,
@@ -87,7 +88,9 @@ def test_dollars_neither_destroy_placeholders_nor_double_with_every_generation()
     assert section(shown, QUESTION).text == "It costs $5 ($$5?). Do you know $x? 0 1 2 3 4"
 
 
-@pytest.mark.parametrize("budget", range(18, 120, 7))
+@pytest.mark.parametrize(
+    "budget", [18, 25, 53, 88, *thorough([32, 39, 46, 60, 67, 74, 81, 95, 102, 109, 116])]
+)
 def test_baseline_and_accepted_children_count_and_nothing_overshoots(budget: int) -> None:
     run = Run(config(rollout_budget=budget))
     result = run.start()

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from further import thorough
 from json_replies import json_reply
 from optimizers.worlds import (
     NOTES,
@@ -142,7 +143,7 @@ def test_a_line_that_the_prompt_began_with_is_never_dropped() -> None:
     assert [vain in after for _, after in changes_of(session)] == [True] * len(changes_of(session))
 
 
-@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("workers", [4, *thorough([1])])
 def test_lines_are_dropped_alike_with_any_number_of_workers(workers: int) -> None:
     sizes: dict[str, Any] = {"proposals_per_step": 2, "steps_at_once": 2}
     alone, beside = Session(), Session()

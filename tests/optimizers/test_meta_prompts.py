@@ -106,7 +106,7 @@ def test_a_fence_is_longer_than_any_run_of_backticks_inside(seed: int) -> None:
 
 
 @given(st.integers(0, 2**63))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_hostile_texts_are_shown_as_they_are_and_change_nothing_around_them(seed: int) -> None:
     chance = random.Random(seed)
 
@@ -216,7 +216,7 @@ OWN = meta_prompt("reflect-rubric", name="Rubric", task="Write a better rubric."
 
 @pytest.mark.parametrize("template", [*META_PROMPTS.values(), OWN], ids=lambda one: one.key)
 @given(st.lists(EVIL.filter(str.strip), min_size=40, max_size=40))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_no_text_of_a_user_or_a_model_changes_the_structure_of_a_question(
     template: PromptTemplate[object], texts: list[str]
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from further import thorough
 from optimizers.paid import CENT, PaidAdapter
 from optimizers.worlds import (
     PROMPT,
@@ -125,7 +126,7 @@ def test_a_weight_for_what_the_feedback_does_not_say_is_the_callers_fault() -> N
         conflict(weights={"knwon": 1})
 
 
-@pytest.mark.parametrize("kind", get_args(FrontierType))
+@pytest.mark.parametrize("kind", ["objective", "cartesian", *thorough(["instance", "hybrid"])])
 def test_runs_with_every_frontier_are_deterministic_and_resume(kind: FrontierType) -> None:
     whole = conflict(frontier_type=kind)
     journal = MemoryJournal()

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 import pytest
 
+from further import thorough
 from optimizers.worlds import (
     OVERLOADED,
     Run,
@@ -98,7 +99,7 @@ def paid_at_the_end(journal: MemoryJournal) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("pair", "workers"), [((1, 1), 0), ((1, 1), 4), ((4, 1), 4), ((2, 3), 4)], ids=str
+    ("pair", "workers"), [((1, 1), 0), ((2, 3), 4), *thorough([((1, 1), 4), ((4, 1), 4)])], ids=str
 )
 def test_a_paused_run_is_resumed_as_the_run_that_was_never_paused(
     pair: tuple[int, int], workers: int

@@ -43,7 +43,7 @@ def described(target: PromptTarget) -> str:
 def test_a_changed_line_changes_just_its_bytes_from_the_reply_to_the_agent() -> None:
     chance = random.Random("replies")
     changed = 0
-    for text in plain_texts(1_000, seed="replies"):
+    for text in plain_texts(450, seed="replies"):
         target = target_for(text)
         shown = described(target)
         if not shown.strip() or re.search(r"[\x00\x0b\x0c]", shown):
@@ -57,7 +57,7 @@ def test_a_changed_line_changes_just_its_bytes_from_the_reply_to_the_agent() -> 
         parts[2 * at] = new
         assert found == text[: len(text) - len(content)] + "".join(parts)
         changed += 1
-    assert changed > 500
+    assert changed > 200
 
 
 def test_the_reflector_is_shown_the_placeholders_and_losing_one_is_refused_by_name() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
+from further import thorough
 from optimizers.several_world import NAMES, Rendered, search
 from optimizers.worlds import OVERLOADED, Run, answers, bound, current_text, instruction
 from promptgraft.algorithms.gepa import GepaMutationProposed, GepaResult
@@ -115,7 +116,7 @@ def test_without_workers_they_are_asked_in_turn() -> None:
     assert shared(reply).start().found_better
 
 
-@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize("count", [2, *thorough([0])])
 @pytest.mark.parametrize("failing", [0, 1])
 def test_a_fault_of_one_leaves_the_reply_of_the_other(count: int, failing: int) -> None:
     questions, session = two_questions(), Session()
@@ -190,7 +191,9 @@ def test_one_too_many_does_not_keep_those_before_it_from_being_asked(count: int)
     assert more.reflection.calls == whole.total_reflections - 1
 
 
-@pytest.mark.parametrize(("k", "g", "limit"), [(3, 1, 3), (3, 1, 11), (1, 3, 6), (2, 2, 6)])
+@pytest.mark.parametrize(
+    ("k", "g", "limit"), [(3, 1, 3), (2, 2, 6), *thorough([(3, 1, 11), (1, 3, 6)])]
+)
 def test_they_are_used_up_exactly_by_several_proposals(k: int, g: int, limit: int) -> None:
     changes: dict[str, Any] = {"max_reflections": limit}
     changes |= {"proposals_per_step": k, "steps_at_once": g}

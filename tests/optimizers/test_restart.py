@@ -8,6 +8,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 import pytest
 
+from further import thorough
 from optimizers.worlds import (
     NOTES,
     RULES,
@@ -131,7 +132,9 @@ def test_a_text_that_is_mostly_right_is_not_written_anew(score: float, begins_an
     assert all("rest of the prompt" in bound(request, "tried") for request in shown)
 
 
-@pytest.mark.parametrize("at_once", [{}, {"steps_at_once": 3}, {"proposals_per_step": 2}])
+@pytest.mark.parametrize(
+    "at_once", [{"steps_at_once": 3}, *thorough([{}, {"proposals_per_step": 2}])]
+)
 def test_its_search_is_the_same_with_workers_and_when_it_is_resumed(
     at_once: dict[str, int],
 ) -> None:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import attrs
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -257,8 +258,9 @@ def test_a_model_that_never_answers_it_is_mostly_asked_about_single_parts() -> N
     assert 0 < keys.count(WHOLE.key) < len(keys) / 2
 
 
+@pytest.mark.thorough
 @given(seed=st.integers(0, 99), k=st.sampled_from((1, 3)), parts_=st.integers(2, 5))
-@settings(max_examples=2, deadline=None)
+@settings(max_examples=1, deadline=None)
 def test_resumed_side_by_side_and_overlapping_it_is_the_same_run(
     seed: int, k: int, parts_: int
 ) -> None:

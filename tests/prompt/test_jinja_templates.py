@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2 import StrictUndefined, TemplateRuntimeError, TemplateSyntaxError, UndefinedError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -337,6 +337,7 @@ LEAVES = st.one_of(
 TEMPLATES = st.lists(st.recursive(LEAVES, compound, max_leaves=6), max_size=5).map("".join)
 
 
+@settings(max_examples=25)
 @given(TEMPLATES)
 def test_the_pieces_of_any_template_have_the_text_of_the_whole(template: str) -> None:
     try:

@@ -472,7 +472,7 @@ def answers(draw: st.DrawFn) -> tuple[type[Any], Any, Json, str]:
 
 
 @given(answers())
-@settings(max_examples=20)
+@settings(max_examples=8)
 def test_any_instance_is_read_back_whatever_a_model_makes_of_its_names(
     drawn: tuple[type[Any], Any, Json, str],
 ) -> None:

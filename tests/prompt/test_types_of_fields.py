@@ -12,7 +12,7 @@ from typing import Annotated, Any, NewType, Optional, Union
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizers.worlds import TEMPLATE, Run, config
@@ -91,6 +91,7 @@ MIXED = st.builds(
 )
 
 
+@settings(max_examples=25)
 @given(BRANCHES | REPLIES | MIXED)
 def test_the_right_answer_of_a_type_that_is_accepted_is_read_as_it_was(value: Any) -> None:
     found = parse(type(value), unstructure(value))

@@ -14,11 +14,12 @@ import batched_world
 import pytest
 from batched_world import adapter_of, brain, optimizer, prompt, run
 
+from further import thorough
 from programs import Programs, Started
 from promptgraft import Cancellation, GepaResult, StopReason
 from servers.batches import BatchServer
 
-BOTH = pytest.mark.parametrize("name", ["openai", "anthropic"])
+BOTH = pytest.mark.parametrize("name", ["openai", *thorough(["anthropic"])])
 TESTS = Path(__file__).parents[1]
 
 

@@ -14,6 +14,7 @@ import pytest
 from calls_world import JUDGE, TASK, WRITER
 
 import teacher_world
+from further import thorough
 from promptgraft import (
     AgentCall,
     BlackBox,
@@ -169,9 +170,9 @@ def talked(url: str, journal: Journal) -> RunResult:
     ("run", "models"),
     [
         (graph, {TASK, JUDGE, WRITER}),
-        (gradient, {TASK, JUDGE, WRITER}),
         (taught, {TASK, TEACHER, WRITER}),
         (talked, {USER, WRITER}),
+        *thorough([(gradient, {TASK, JUDGE, WRITER})]),
     ],
 )
 def test_each_request_is_in_the_ledger_of_its_model(

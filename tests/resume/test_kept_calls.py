@@ -31,7 +31,7 @@ from servers.behaviour import WELL, Asked, Behaviour, Break
 from servers.loopback import LoopbackServer
 from servers.openai_chat import OpenAIChat
 
-KILLS = 3
+KILLS = 2
 ENOUGH = 10**6
 GUARD = 60.0
 HANGS = Behaviour(breaks=Break.HANGS)

@@ -287,7 +287,7 @@ def test_every_kind_of_event_is_tried_here() -> None:
 
 @pytest.mark.parametrize("kind", FIELDS)
 def test_every_event_is_read_from_its_line_as_it_was_told(kind: type[Event]) -> None:
-    @settings(max_examples=30)
+    @settings(max_examples=10)
     @given(built(kind))
     def check(event: Event) -> None:
         line = encoded(event)

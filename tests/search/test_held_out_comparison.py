@@ -213,7 +213,7 @@ SCORES = st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=40)
 
 
 @given(SCORES, st.randoms(use_true_random=False), st.sampled_from([0.001, 0.01, 0.025]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_the_verdict_is_the_side_of_zero_on_which_the_interval_lies(
     before: list[float], chance: random.Random, spent: float
 ) -> None:

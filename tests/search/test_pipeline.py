@@ -163,7 +163,7 @@ def answers(journal: MemoryJournal) -> dict[str, object]:
     guesses=st.integers(1, 3),
     steps=st.integers(1, 4),
 )
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_overlapping_steps_keep_their_budget_and_a_larger_one_continues_them(
     budget: int, more: int, guesses: int, steps: int
 ) -> None:

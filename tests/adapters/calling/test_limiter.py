@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.calling.simulated import Bucket, Concurrent, Ended, World
+from further import thorough
 from promptgraft.adapters.calling.limiter import (
     FIRST_PAUSE,
     LONGEST_PATIENCE,
@@ -17,7 +18,7 @@ from promptgraft.adapters.calling.limiter import (
     Verdict,
 )
 
-LIMITS = [4, 5, 6, 9, 16, 27, 40, 64]
+LIMITS = [4, 9, 27, *thorough([5, 6, 16, 40, 64])]
 
 
 def refused(ended: list[Ended]) -> float:

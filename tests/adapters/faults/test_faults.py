@@ -28,6 +28,7 @@ from adapters.faults.cases import (
     BatchCase,
     Case,
 )
+from further import thorough
 from promptgraft import (
     BatchExecutor,
     MarkdownSection,
@@ -107,6 +108,8 @@ AT_CLOUDS = {
     *("reset in the body", "hang of a run that is stopped", "redirect", "refusal"),
     *("unknown tool", "truncated JSON, then fine", "rate limit, then fine"),
 }
+
+QUICK_AT_CLOUDS = {"wrong key", "rate limit", "refusal"}
 
 GOOD = Case(script=always(WELL))
 PATIENCE = RetryPolicy(
@@ -312,14 +315,14 @@ def nobody() -> str:
     return f"http://127.0.0.1:{taken().getsockname()[1]}/v1"
 
 
-def pairs(limits: bool) -> list[tuple[str, str]]:
-    """Return hosts with cases.
+def pairs(limits: bool) -> list[Any]:
+    """Return hosts with cases; those of clouds with cases that each wire has, for the nights.
 
     A cloud differs from its wire by client, address and key. Both APIs of OpenAI have one client,
     so that connections and waits are tried with the older one.
     """
     of_client = {*LIMITS, *CONNECTIONS, *RECOVERIES}
-    return [
+    found = [
         (host, name)
         for host in HOSTS
         for name in CASES
@@ -328,6 +331,8 @@ def pairs(limits: bool) -> list[tuple[str, str]]:
             name in AT_CLOUDS or (host in WIRES and not (host == "responses" and name in of_client))
         )
     ]
+    quick = [pair for pair in found if pair[0] in WIRES or pair[1] in QUICK_AT_CLOUDS]
+    return [*quick, *thorough(pair for pair in found if pair not in quick)]
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ from adapters.storm.storm_world import (
     run,
     scripted,
 )
+from further import thorough
 from promptgraft import (
     AnthropicAdapter,
     EventBus,
@@ -201,7 +202,7 @@ def explored(findings: Findings, adapter: ProviderAdapter) -> GepaResult:
     return result
 
 
-@pytest.mark.parametrize("sdk", ADAPTERS)
+@pytest.mark.parametrize("sdk", ["openai", *thorough(["anthropic"])])
 @pytest.mark.parametrize(
     ("script", "named", "reason"),
     [

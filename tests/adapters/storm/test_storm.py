@@ -22,6 +22,7 @@ from adapters.storm.storm_world import (
     run,
     scripted,
 )
+from further import thorough
 from promptgraft import GepaConfig, GepaResult
 from promptgraft.adapters.base import Usage
 from promptgraft.algorithms.gepa import Candidate, GepaExample
@@ -95,7 +96,7 @@ def truth(candidate: Candidate, example: GepaExample) -> float:
     return float(question.word in said)
 
 
-@pytest.mark.parametrize("sdk", ["anthropic", "openai"])
+@pytest.mark.parametrize("sdk", ["anthropic", *thorough(["openai"])])
 def test_calls_that_are_given_up_are_counted_and_never_scored(sdk: str) -> None:
     weather = Weather(storm(*FAULTS, share=0.3, seed=2))
     with served(sdk, weather) as server:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evals.gate.reports import report
@@ -210,6 +210,7 @@ def test_rules_out_of_range_are_refused(field: str, value: float) -> None:
 scores = st.one_of(st.none(), st.sampled_from([0.0, 0.25, 0.5, 1.0]))
 
 
+@settings(max_examples=20)
 @given(
     st.dictionaries(st.sampled_from("abcdef"), st.tuples(scores, scores), min_size=1),
     st.sets(st.sampled_from("abcdef")),

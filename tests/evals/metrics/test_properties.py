@@ -17,7 +17,7 @@ from promptgraft.evals.types import Answer, Case, Metric, ToolUse, Verdict
 from promptgraft.ground.serde import Json
 from promptgraft.ground.strict.checks import reaches
 
-FEW = settings(max_examples=60)
+FEW = settings(max_examples=20)
 
 texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
 words = st.lists(st.sampled_from(["cat", "dog", "sat", "the"]), min_size=1, max_size=8).map(
