@@ -94,6 +94,7 @@ def test_a_run_asks_equal_requests_once_and_finds_the_same(server: LoopbackServe
     assert result.total_cost < every.total_cost
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_continued_finds_what_a_whole_one_does(server: LoopbackServer) -> None:
     whole = run(server, MemoryJournal(), workers=4, once=True, budget=70)
     journal = MemoryJournal()

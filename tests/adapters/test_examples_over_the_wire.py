@@ -144,6 +144,7 @@ def test_an_example_finds_over_the_wire_what_it_finds_offline(
     assert sum(entry.retries for entry in result.ledger) == 0
 
 
+@pytest.mark.thorough
 def test_a_storm_of_faults_changes_nothing_but_the_retries(
     offline: dict[str, GepaResult],
 ) -> None:

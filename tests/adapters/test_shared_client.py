@@ -126,6 +126,7 @@ def test_one_client_serves_200_calls_of_16_workers(server: LoopbackServer) -> No
     gc.collect()  # what the client left open is complained of here
 
 
+@pytest.mark.thorough
 def test_one_client_serves_a_run_that_its_loop_waits_for(server: LoopbackServer) -> None:
     async def shared() -> GepaResult:
         adapter = SharedClient(server.base_url)

@@ -18,6 +18,7 @@ def test_a_large_gain_is_shown_and_noise_is_not() -> None:
     assert (gains, noise) == ([True] * 5, [False] * 5)
 
 
+@pytest.mark.thorough
 def test_a_verdict_is_a_function_of_its_seed() -> None:
     assert [is_shown("right or wrong", 0.2, 24, seed) for seed in range(6)] == [
         is_shown("right or wrong", 0.2, 24, seed) for seed in range(6)

@@ -157,6 +157,7 @@ def test_a_case_of_a_graph_passes_three_of_the_four_prompts_the_same_for_both_pa
     assert {*curve.winner} == {*world.first}
 
 
+@pytest.mark.thorough
 def test_a_question_on_a_node_shows_in_either_package_only_what_that_node_was_asked() -> None:
     for search in (partial(ours.search, preset="paper", minibatch_size=3), peer.search):
         world, writer = KINDS["graph"].make(2)

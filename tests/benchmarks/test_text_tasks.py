@@ -153,6 +153,7 @@ def test_the_winner_is_rendered_with_its_overrides(
     assert text_tasks.judged(task, winner, parts.held_out, model) > 0.3
 
 
+@pytest.mark.thorough
 def test_the_command_prints_the_same_rows_for_the_same_seeds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,7 +18,7 @@ def improved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run(["init", "--graph", str(folder)]) == 0
     file = folder / "promptgraft.yaml"
     text = file.read_text("utf-8")
-    file.write_text(text.replace("rollout_budget: 1500", "rollout_budget: 320"), "utf-8")
+    file.write_text(text.replace("rollout_budget: 1500", "rollout_budget: 400"), "utf-8")
     with contextlib.chdir(folder):
         assert run(["optimize", "--seed", "1"]) == 0
         assert run(["apply"]) == 0

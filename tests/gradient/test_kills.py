@@ -9,7 +9,7 @@ from forked import ends_the_same_when_killed
 from gradient.flow_world import Run, settings
 from promptgraft.journal import FileJournal
 
-KILLS = int(os.environ.get("PROMPTGRAFT_KILLS", "2"))
+KILLS = int(os.environ.get("PROMPTGRAFT_KILLS", "1"))
 """Kills of the test; ``PROMPTGRAFT_KILLS=200`` is what the figures are of."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import random
 import threading
@@ -293,6 +294,11 @@ def run_id(changed: GepaConfig | None = None, prompt: Prompt[object] = PROMPT, *
     return optimize(changed or settings(), prompt=prompt, reflection=[""] * 99, **run).run_id
 
 
+@functools.cache
+def usual_id() -> str:
+    return run_id()
+
+
 def with_sections(*sections: MarkdownSection, **changes: Any) -> Prompt[object]:
     parts = sections or TEMPLATE.sections
     return Prompt(attrs.evolve(TEMPLATE, sections=parts, **changes))
@@ -334,7 +340,7 @@ DATA = settings().training_examples
     ids=lambda change: next(iter(change)),
 )
 def test_a_setting_that_decides_the_path_makes_another_run(change: dict[str, Any]) -> None:
-    assert run_id(settings(**change)) != run_id()
+    assert run_id(settings(**change)) != usual_id()
 
 
 @pytest.mark.parametrize(
@@ -351,7 +357,7 @@ def test_a_setting_that_decides_the_path_makes_another_run(change: dict[str, Any
 def test_a_setting_that_decides_where_the_path_ends_makes_the_same_run(
     change: dict[str, Any],
 ) -> None:
-    assert run_id(settings(**change)) == run_id()
+    assert run_id(settings(**change)) == usual_id()
 
 
 @pytest.mark.parametrize(
@@ -367,14 +373,14 @@ def test_a_setting_that_decides_where_the_path_ends_makes_the_same_run(
     ids=["text", "title", "summary", "section", "output", "bound"],
 )
 def test_another_prompt_makes_another_run(prompt: Prompt[object]) -> None:
-    assert run_id(prompt=prompt) != run_id()
+    assert run_id(prompt=prompt) != usual_id()
 
 
 def test_another_model_or_meta_prompt_makes_another_run() -> None:
     store = InMemoryPromptOverridesStore()
-    assert run_id(overrides_store=store) == run_id()
+    assert run_id(overrides_store=store) == usual_id()
     store.set_section_override(Prompt(REFLECT_ON_SECTION), path=("role",), body="You are terse.")
-    assert run_id(overrides_store=store) != run_id()
+    assert run_id(overrides_store=store) != usual_id()
 
     def named(task: str, reflection: str) -> str:
         context = OptimizationContext(
@@ -384,7 +390,7 @@ def test_another_model_or_meta_prompt_makes_another_run() -> None:
         return GepaOptimizer(context, settings()).optimize(PROMPT).run_id
 
     assert len({named("a", "b"), named("b", "b"), named("a", "a")}) == 3
-    assert named("task", "reflection") == run_id()
+    assert named("task", "reflection") == usual_id()
 
 
 def test_labels_without_a_plain_form_are_told_apart_by_their_repr_without_addresses() -> None:

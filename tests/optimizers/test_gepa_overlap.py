@@ -311,7 +311,7 @@ def test_what_is_shown_of_a_run_never_goes_back() -> None:
     assert progress.rollouts == result.total_rollouts
 
 
-@pytest.mark.parametrize(("k", "g", "twins_of"), [(3, 1, (1, 1)), (1, 4, (2, 3))])
+@pytest.mark.parametrize(("k", "g", "twins_of"), [(3, 1, (1, 1)), *thorough([(1, 4, (2, 3))])])
 def test_a_text_that_another_proposal_has_tried_is_refused_when_it_is_committed(
     k: int, g: int, twins_of: tuple[int, int]
 ) -> None:
@@ -522,7 +522,7 @@ def down(number: int, rendered: Rendered) -> str:
     return answer(rendered)
 
 
-@pytest.mark.parametrize(("k", "g"), [(4, 1), (1, 3)])
+@pytest.mark.parametrize(("k", "g"), [(4, 1), *thorough([(1, 3)])])
 def test_a_fault_of_a_provider_ends_the_run_when_its_step_is_committed(k: int, g: int) -> None:
     # The batches are large, so that the first one without an answer ends the run.
     large = overlapping(k, g, validation=Racing(first=12), minibatch_size=8)
@@ -596,7 +596,7 @@ def test_there_is_at_least_one_under_way(name: str, wrong: object) -> None:
         config(**{name: wrong})
 
 
-@pytest.mark.parametrize(("k", "g"), [(4, 1), (1, 4)])
+@pytest.mark.parametrize(("k", "g"), [(4, 1), *thorough([(1, 4)])])
 def test_modules_still_take_turns(k: int, g: int) -> None:
     session, more = Session(), {"preset": "paper", "perfect_score": 2, "rollout_budget": 200}
     optimize(overlapping(k, g, **more), session=session)

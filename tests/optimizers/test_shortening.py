@@ -272,10 +272,10 @@ def test_what_was_lost_without_a_line_is_not_lost_again() -> None:
 
 
 def test_what_shortening_does_not_need_is_given_back() -> None:
-    settings = lean(rollout_budget=900)
+    settings = lean(rollout_budget=1_500)
     result = optimize(settings, reflection=numbered(useless))
     assert result.stop_reason is StopReason.BUDGET
-    assert result.total_rollouts > 900 - reserved(settings)
+    assert result.total_rollouts > 1_500 - reserved(settings)
     told = re.search(r"may take (\d+) test calls, and (-?\d+) of", result.stop_detail)
     assert told is not None
     assert 0 <= int(told[2]) < int(told[1])

@@ -404,7 +404,7 @@ def test_what_children_made_together_is_not_tried_again_by_one_alone() -> None:
     assert run.refused(RejectionReason.DUPLICATE) == [instruction(whole)]
 
 
-@pytest.mark.parametrize(("k", "g"), [(1, 2), (2, 2), (1, 3)])
+@pytest.mark.parametrize(("k", "g"), [(2, 2), *thorough([(1, 2), (1, 3)])])
 def test_the_budget_pays_for_a_race_and_for_all_that_is_begun_beside_it(k: int, g: int) -> None:
     settings = together(k, g, preset="paper", perfect_score=2)
     for spare in range(k + g, 25, 6):

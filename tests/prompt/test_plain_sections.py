@@ -41,7 +41,7 @@ class Lookup:
     word: str
 
 
-FILES = 3_000
+FILES = 1_000
 BATCH = 200
 
 

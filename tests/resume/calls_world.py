@@ -49,7 +49,7 @@ TASK, JUDGE, WRITER = "task-1", "judge-1", "writer-1"
 MODELS = (TASK, JUDGE, WRITER)
 KEY = "calls-key-0123456789"
 PRICES = Prices({model: ModelPrice(input="1", output="2") for model in MODELS})
-CASES = 32
+CASES = 24
 NODES = ("sort", "look", "write")
 
 

@@ -17,6 +17,7 @@ import attrs
 import pytest
 from resume_world import acknowledged, paid, run
 
+from further import thorough
 from promptgraft import EventBus, FileJournal
 from promptgraft.algorithms.gepa import (
     GepaMergeAttempted,
@@ -26,7 +27,8 @@ from promptgraft.algorithms.gepa import (
 from promptgraft.errors import JournalLockedError, JournalMismatchError
 
 HERE = Path(__file__).parent
-KILLS = int(os.environ.get("PROMPTGRAFT_KILLS", "2"))
+KILLS = int(os.environ.get("PROMPTGRAFT_KILLS", "1"))
+PARTS = 8
 
 
 BUDGET, SEED = 106, 50
@@ -144,7 +146,7 @@ def test_the_run_changes_every_kind_of_part_and_merges(tmp_path: Path) -> None:
     assert result.persisted
 
 
-@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("part", [0, *thorough(range(1, PARTS))])
 def test_a_run_killed_at_any_kind_of_moment_ends_the_same(
     server: CrashServer, whole: Trial, part: int
 ) -> None:
@@ -161,7 +163,7 @@ def test_a_run_killed_at_any_kind_of_moment_ends_the_same(
     assert {"before write", "after fsync", "before replace", "call generate-task-example"} <= done
     assert {"acknowledged step/#/merge/#", "acknowledged step/#/merge/rest/#"} <= done
     chance = random.Random(part)
-    for ticks in list(kinds.values())[part::3]:
+    for ticks in list(kinds.values())[part::PARTS]:
         trial = server.trial(chance.choice(ticks))
         assert trial.killed_times == 1
         assert trial.wasted <= 1

@@ -1,8 +1,8 @@
 """Runs, kills and resumes runs that are kept in directories; prints one JSON line for each trial.
 
 Usage: ``python kill_server.py FOLDER``; standard input holds ``{"seed": N}``, which chooses one
-moment of each kind, or ``{"all": true}``. A moment is before a system call; after one is before the
-next. The first line is about the run that nobody kills.
+moment of each kind, or ``{"all": true}``, and ``"part": N`` of ``"parts"``. A moment is before a
+system call; after one is before the next. The first line is about the run that nobody kills.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ def main() -> None:
         kinds.setdefault(name, []).append(number)
     chance = random.Random(asked.get("seed"))
     print(json.dumps({"kinds": list(kinds)}), flush=True)
-    for kind, moments in kinds.items():
+    part, parts = asked.get("part", 0), asked.get("parts", 1)
+    for kind, moments in list(kinds.items())[part::parts]:
         for at in moments if "all" in asked else [chance.choice(moments)]:
             print(json.dumps({"kind": kind, **trial(root, at, whole, baseline)}), flush=True)
 

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from further import thorough
 from optimizers.worlds import twins
 from promptgraft.adapters.base import Usage
 from promptgraft.errors import DataFormatError
@@ -287,7 +288,7 @@ def test_every_kind_of_event_is_tried_here() -> None:
 
 @pytest.mark.parametrize("kind", FIELDS)
 def test_every_event_is_read_from_its_line_as_it_was_told(kind: type[Event]) -> None:
-    @settings(max_examples=10)
+    @settings(max_examples=6)
     @given(built(kind))
     def check(event: Event) -> None:
         line = encoded(event)
@@ -325,9 +326,9 @@ def test_a_line_that_is_no_event_is_refused_with_the_field(line: bytes, says: st
     "changes",
     [
         {},
-        {"enable_merge": True},
         {"preset": "lean", "training_examples": twins(20), "pareto_set_size": 20},
         {"proposals_per_step": 2, "steps_at_once": 2},
+        *thorough([{"enable_merge": True}]),
     ],
 )
 def test_a_run_is_the_same_whether_it_is_told_or_read(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from forked import ends_the_same_when_killed
 
-KILLS = int(os.environ.get("PROMPTGRAFT_KILLS", "2"))
+KILLS = int(os.environ.get("PROMPTGRAFT_KILLS", "1"))
 """Kills of the test; ``PROMPTGRAFT_KILLS=200`` is what the figures are of."""
 
 
