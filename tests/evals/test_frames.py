@@ -16,6 +16,7 @@ import promptgraft as pg
 from image_files import png
 from promptgraft import Case, Dataset
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.evals import metrics
 from promptgraft.ground.content import File, Image
 
 COLUMNS: dict[str, list[Any]] = {
@@ -195,8 +196,6 @@ def test_nothing_is_imported_that_the_user_has_not() -> None:
 def evaluation() -> pg.Evaluation:
     section = pg.MarkdownSection(title="Q", key="q", template="$q")
     prompt = pg.Prompt(pg.PromptTemplate[object](ns="tests", key="frames", sections=(section,)))
-    from promptgraft.evals import metrics
-
     cases = Dataset.of([{"id": n, "input": "yes" * n, "expected": "yes"} for n in (0, 1)])
     adapter = pg.ScriptedAdapter(lambda asked: "yes" if "yes" in asked.text else "no")
     return pg.evaluate(prompt, cases, (metrics.exact(),), adapter=adapter)
@@ -236,23 +235,36 @@ def test_an_evaluation_is_a_table() -> None:
     assert found.to_frame("pyarrow").to_pylist() == ROWS
 
 
-@pytest.mark.parametrize("form", ["dataset", "arrow", "parquet"])
+@pytest.mark.parametrize("form", ["dataset", "rows of pandas", "arrow", "parquet"])
 def test_classes_of_hugging_face_are_their_names(form: str, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     kinds = datasets.ClassLabel(names=["bad", "good"])
     columns = {"text": datasets.Value("string"), "mood": kinds, "words": datasets.List(kinds)}
+    columns["notes"] = datasets.List({"by": {"mood": kinds}, "at": datasets.Value("int8")})
     rows = {"text": ["a", "b", "c"], "mood": [1, 0, -1], "words": [[0, 1], [], [1]]}
+    rows["notes"] = [[{"by": {"mood": 1}, "at": 0}], [], []]
     table = datasets.Dataset.from_dict(rows, features=datasets.Features(columns))
     fields = {"input": "text", "expected": "mood"}
     if form == "parquet":
         path = tmp_path / "moods.parquet"
         table.to_parquet(path)
-        read = Dataset.load(path, fields=fields, keep=["words"])
+        read = Dataset.load(path, fields=fields, keep=["words", "notes"])
     else:
-        source = table if form == "dataset" else table.with_format("arrow")[:]
-        read = Dataset.of(source, fields=fields, keep=["words"])
+        source = table.with_format("pandas" if form == "rows of pandas" else None)
+        source = table.with_format("arrow")[:] if form == "arrow" else source
+        read = Dataset.of(source, fields=fields, keep=["words", "notes"])
     assert [case.expected for case in read] == ["good", "bad", None]
     assert [case.fields["words"] for case in read] == [["bad", "good"], [], ["good"]]
+    assert read.cases[0].fields["notes"] == [{"by": {"mood": "good"}, "at": 0}]
+
+
+@pytest.mark.parametrize("make", KINDS[:4])
+def test_numbers_of_single_precision_are_as_they_are_written(make: Make) -> None:
+    numpy = pytest.importorskip("numpy")
+    numbers = numpy.array([0.1, 1e30], dtype="float32")
+    pairs = zip(["a", "b"], numbers, strict=True)
+    cases = [*Dataset.of(pairs), *Dataset.of(make({"input": ["a", "b"], "expected": numbers}))]
+    assert [case.expected for case in cases] == [0.1, 1e30] * 2
 
 
 def test_the_sets_of_a_table_are_passed_one_by_one() -> None:
@@ -270,6 +282,9 @@ def test_numbers_of_numpy_are_numbers() -> None:
     rows = [{"input": {"a": numpy.int64(3), "b": numpy.array([0.5])}, "expected": numpy.bool_(1)}]
     (case,) = Dataset.of(rows)
     assert (case.input, case.expected) == ({"a": 3, "b": [0.5]}, True)
+    ((case,), labels) = Dataset.of([tuple(numpy.array(["a", "b"]))]), numpy.array(["b", "c"])
+    assert [type(case.input), type(case.expected)] == [str, str]
+    assert repr(metrics.classification(labels=labels).labels) == "('b', 'c')"
 
 
 def test_rows_of_a_database_are_cases() -> None:

@@ -34,7 +34,7 @@ NAMES = ("train", "validation", "test")
 _EVEN = 0.5
 
 
-_DATASET = attrs.evolve(instance(Dataset), mend="write `Dataset.of(CASES)`")
+_DATASET = attrs.evolve(instance(Dataset), mend="write `promptgraft.Dataset.of(CASES)`")
 
 
 @attrs.frozen

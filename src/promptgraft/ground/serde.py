@@ -303,8 +303,8 @@ def _plain(value: object, path: str) -> Json:
         return _plain(value.value, path)
     if isinstance(value, float) and not math.isfinite(value):
         raise DataFormatError(f"{path}: expected a finite number, found {value!r}")
-    if isinstance(value, (bool, str, int, float)):
-        return value
+    if isinstance(value, (str, int, float)):  # of a class of its own, as texts of numpy
+        return next(kind(value) for kind in (bool, int, float, str) if isinstance(value, kind))
     if isinstance(value, Mapping):
         return _plain_mapping(value, path)
     is_binary = isinstance(value, (bytes, bytearray, memoryview))
@@ -350,6 +350,8 @@ def _plain_object(value: object, path: str) -> Json:
         return _plain_mapping(dict(members), path)
     if hasattr(kind, "dtype") and hasattr(kind, "tolist"):  # a number or a list of numpy
         numbers: Any = value
+        if numbers.dtype == "float32":  # 0.1, not 0.10000000149011612
+            numbers = numbers.astype("U").astype(float)
         return _plain(numbers.tolist(), path)
     raise DataFormatError(
         f"{path}: expected plain data, an attrs class or a dataclass, found {shown(value)}"

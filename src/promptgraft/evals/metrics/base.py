@@ -65,9 +65,11 @@ def held(hold: Callable[[str], object]) -> Callable[[object, attrs.Attribute[str
 def texts_in(texts: Iterable[str]) -> tuple[str, ...]:
     """Return texts of any collection, such as a column or the keys of a mapping, as a tuple."""
     value: Any = tuple(sorted(texts, key=str)) if isinstance(texts, (set, frozenset)) else texts
-    # Lists stay what they are: metrics get their identity from their `repr`.
-    is_other = isinstance(value, Iterable) and not isinstance(value, (str, list))
-    return tuple(value) if is_other else value
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return value  # type: ignore[return-value]
+    plain: Any = [str(text) if type(text).__module__ == "numpy" else text for text in value]
+    # Lists stay lists: metrics get their identity from their `repr`.
+    return plain if isinstance(value, list) else tuple(plain)
 
 
 def each_of(
