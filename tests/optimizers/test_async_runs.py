@@ -43,7 +43,7 @@ from promptgraft.errors import CallerError, ConfigError, FeedbackError
 from promptgraft.evals.metrics import Python
 from promptgraft.evals.types import Answer, Case, Metric, Verdict
 from promptgraft.journal import MemoryJournal
-from promptgraft.prompt import Prompt
+from promptgraft.prompt import Prompt, RenderedPrompt
 from promptgraft.runtime import Cancellation, Deadline, Session, SessionProtocol
 from promptgraft.search import OptimizationContext, StopReason
 from promptgraft.targets.judging import examples_from, feedback_from
@@ -396,6 +396,32 @@ def test_a_task_that_is_cancelled_ends_its_run_in_good_order(
 
     resumed = plain_without_faults().optimizer(journal).optimize(PROMPT)
     assert resumed == plain_without_faults().optimizer(MemoryJournal()).optimize(PROMPT)
+
+
+def test_a_task_that_is_cancelled_while_its_loop_sleeps_ends_its_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("promptgraft.runtime.event_loop._LOOK_EVERY", 0.01)
+
+    woken, in_time = threading.Event(), list[bool]()
+
+    async def run() -> None:
+        def interrupted(rendered: RenderedPrompt[Any]) -> str:
+            # As Jupyter does in its signal handler, which does not wake the loop.
+            running.cancel()
+            loop.call_soon(woken.set)
+            in_time.append(woken.wait(0 if in_time else 1))
+            return answer(rendered)
+
+        loop = asyncio.get_running_loop()
+        world = attrs.evolve(plain(), task=ScriptedAdapter(interrupted, identity="task"))
+        running = asyncio.create_task(world.optimizer(MemoryJournal()).aoptimize(PROMPT))
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(run())
+    assert in_time
+    assert all(in_time)
 
 
 def plain_without_faults() -> World:

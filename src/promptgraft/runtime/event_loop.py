@@ -284,7 +284,8 @@ async def beside(call: Callable[[], T], *, stop: Cancellation) -> T:
     cancelled: asyncio.CancelledError | None = None
     while not ended.done():
         try:
-            await asyncio.wait((ended,))
+            # Jupyter cancels the task of a cell in a signal handler, which wakes no loop.
+            await asyncio.wait((ended,), timeout=_LOOK_EVERY)
         except asyncio.CancelledError as error:
             cancelled = error
             stop.set("the task that awaits the run was cancelled")
