@@ -30,6 +30,11 @@ NEEDS = re.compile(r"<!-- needs: (\w+) -->")
 
 _FENCE = re.compile(r"(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)")
 _INFOS = {"python", "python no-run"}
+LONG = {
+    f"docs/how-to/{name}.md"
+    for name in ("graphs", "jobs", "replay", "resume-and-watch", "telemetry")
+}
+"""Pages whose blocks run for seconds, and give commands that tests give as well."""
 OUTPUT = "text output"
 _FILE = re.compile(r"\S+ (?P<path>[\w./-]+\.\w+)")
 
@@ -151,7 +156,14 @@ def test_every_place_of_documentation_is_looked_at() -> None:
     assert ROOT / "specs" / "targets.md" in pages()
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=name, marks=[pytest.mark.thorough] if name in LONG else [])
+        for page in pages()
+        for name in [str(page.relative_to(ROOT))]
+    ],
+)
 def test_the_blocks_of_a_page_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

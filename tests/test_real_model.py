@@ -12,6 +12,7 @@ from programs import Programs
 DOCS = Path(__file__).parents[1] / "docs"
 
 
+@pytest.mark.thorough
 def test_the_page_shows_what_its_commands_print(programs: Programs) -> None:
     pytest.importorskip("openai", reason="openai is not installed")
     spec = importlib.util.spec_from_file_location("real_model", DOCS / "real_model.py")

@@ -220,7 +220,7 @@ def pyright(folder: Path) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
 
 
-@pytest.mark.parametrize("checker", [mypy, pyright])
+@pytest.mark.parametrize("checker", [mypy, pytest.param(pyright, marks=pytest.mark.thorough)])
 def test_every_wrong_line_is_an_error_and_no_right_one(
     checker: Callable[[Path], list[str]], tmp_path: Path
 ) -> None:

@@ -1,12 +1,12 @@
 """Runs ``promptgraft`` again and again, each time killed before another effect on the file system.
 
-    python cli_crash_driver.py PROJECT FOLDER
+    python cli_crash_driver.py PROJECT FOLDER STEP
 
 For each of the commands each run is a forked child in a copy of PROJECT below FOLDER. It kills
-itself with SIGKILL before its n-th effect; n grows until a run is not killed any more. Then the
-same command is given once more, and nobody kills it. For each run one line of JSON is said: the
-command, the copy, the signal, the exit code of the second command, and the texts of the prompt
-between the two.
+itself with SIGKILL before its n-th effect; n grows, by STEP, until a run is not killed any more.
+Then the same command is given once more, and nobody kills it. For each run one line of JSON is
+said: the command, the copy, the signal, the exit code of the second command, and the texts of the
+prompt between the two.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ def checked_output(folder: Path, arguments: Sequence[str], fatal: int) -> tuple[
 
 def main() -> None:
     """Say a line for each run."""
-    project, folder = sys.argv[1:]
+    project, folder, step = sys.argv[1:]
     with contextlib.chdir(project), contextlib.redirect_stdout(None):
         run(["apply", "--dry-run"])  # loads, once, what every child would load again
     for command in COMMANDS:
-        for fatal in itertools.count(1):
+        for fatal in itertools.count(1, int(step)):
             copy = Path(folder) / f"{command[-1]}{fatal}"
             shutil.copytree(project, copy)
             killed_by, _ = checked_output(copy, command, fatal)

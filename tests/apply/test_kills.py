@@ -24,6 +24,7 @@ class Kills:
     """Where the runs were made, and what was said of each; the last one was not killed."""
 
     folder: Path
+    step: int
     runs: Sequence[Mapping[str, Any]]
 
     def of(self, command: str) -> Sequence[Mapping[str, Any]]:
@@ -34,16 +35,16 @@ class Kills:
         return found
 
 
-@pytest.fixture(scope="module")
-def kills(built: Path, programs: Programs) -> Iterator[Kills]:
-    """A command of each kind, killed everywhere and given once more."""
+@pytest.fixture(scope="module", params=[3, pytest.param(1, marks=pytest.mark.thorough)])
+def kills(request: pytest.FixtureRequest, built: Path, programs: Programs) -> Iterator[Kills]:
+    """A command of each kind, killed before each n-th effect and given once more."""
     with folder_in_memory() as folder:
         project = World(folder / "project")
         shutil.copytree(built, project.folder)
         project.let_the_winner_say(*project.both())
-        said = error_text(programs, DRIVER, project.folder, folder)
+        said = error_text(programs, DRIVER, project.folder, folder, str(request.param))
         runs = [json.loads(line) for line in said]
-        yield Kills(folder, runs)
+        yield Kills(folder, request.param, runs)
 
 
 def test_killed_anywhere_the_files_hold_old_or_new_texts_and_the_same_command_completes_it(
@@ -51,7 +52,7 @@ def test_killed_anywhere_the_files_hold_old_or_new_texts_and_the_same_command_co
 ) -> None:
     runs = kills.of("--to-source")
 
-    assert len(runs) > 16
+    assert len(runs) * kills.step > 16
     for run in runs:
         for name, text in run["between"].items():
             assert text in (OLD[name], NEW[name]), run["copy"]
@@ -65,7 +66,7 @@ def test_killed_anywhere_the_tag_holds_the_old_or_the_new_and_the_same_command_c
 ) -> None:
     runs = kills.of("apply")
 
-    assert len(runs) > 8
+    assert len(runs) * kills.step > 8
     for run in runs:
         world = World(Path(run["copy"]))
         assert run["between"] == OLD == world.texts

@@ -125,6 +125,7 @@ def test_ctrl_c_is_one_line(finished: Path, programs: Programs) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.thorough
 def test_the_same_seed_gives_the_same_winner_elsewhere_in_a_small_locale(
     finished: Path, tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def with_algorithm(**changes: Any) -> None:
     Path("optimizer.json").write_text(json.dumps(given, indent=2))
 
 
+@pytest.mark.thorough
 def test_a_program_goes_the_whole_way_to_its_source(console: Console, folder: Path) -> None:
     project = imported(console, *TEXTS)
     assert project["prompts"]["agent"]["files"]["skill"] == "agent/prompts/skill.md"

@@ -43,6 +43,7 @@ def document_of(ended: Ended) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.thorough
 def test_a_run_that_accepts_nothing_loads_no_model_but_its_own(project: Path) -> None:
     command = ["optimize", f"{FILE}:hopeless", "--quiet"]
     code = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +90,17 @@ def run_of(
 
 
 PLAN = ("plan", "--json")
+USUAL = ("fields", "a tool", "replies with a judge")
+"""Shapes that have, together, what the others have: fields, tools, judges."""
 
 
-@pytest.mark.parametrize("name", FREE_TEXTS)
+def first_only(names: Iterable[str]) -> list[Any]:
+    """Return the names, of which only the first is tried by day."""
+    first, *others = names
+    return [first, *(pytest.param(name, marks=pytest.mark.thorough) for name in others)]
+
+
+@pytest.mark.parametrize("name", first_only(FREE_TEXTS))
 def test_texts_are_expected_to_be_as_long_as_what_is_expected(
     name: str, run_of: Callable[[Shape], dict[str, Any]]
 ) -> None:
@@ -102,7 +110,7 @@ def test_texts_are_expected_to_be_as_long_as_what_is_expected(
     check_near(planned, ended)
 
 
-@pytest.mark.parametrize("name", UNKNOWN_TEXTS)
+@pytest.mark.parametrize("name", first_only(UNKNOWN_TEXTS))
 def test_texts_are_expected_to_be_as_long_as_in_the_last_run(
     name: str, console: Console, run_of: Callable[[Shape], dict[str, Any]]
 ) -> None:
@@ -126,7 +134,13 @@ def within_a_factor_of_two(expected: float, used: float) -> bool:
 
 
 # Not "labels", which "few proposals" has too.
-@pytest.mark.parametrize("name", [*SHAPES][1:])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in USUAL else [pytest.mark.thorough])
+        for name in [*SHAPES][1:]
+    ],
+)
 def test_a_plan_without_a_key_expects_what_the_run_then_uses(
     name: str, run_of: Callable[[Shape], dict[str, Any]]
 ) -> None:

@@ -517,6 +517,7 @@ OF_JOBS: tuple[tuple[str, ...], ...] = (
 )
 
 
+@pytest.mark.thorough
 def test_jobs_of_a_queue_are_replayed_from_their_mirrors(console: Console, made: Project) -> None:
     folder = made("classify")
     shutil.rmtree(folder / "runs")

@@ -149,7 +149,9 @@ def test_standard_input_is_never_read(hostile: Path) -> None:
     assert all(printed_by(ended.stderr, lines).values())
 
 
-@pytest.mark.parametrize("closed", ["<&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed", [pytest.param("<&-", marks=pytest.mark.thorough), "<&- >&- 2>&-"]
+)
 def test_closed_streams_are_no_fault(closed: str, hostile: Path) -> None:
     assert shell(f"promptgraft show {NAME} {closed}", hostile).returncode == 0
     assert shell(f"promptgraft show a/b {closed}", hostile).returncode == 2
@@ -202,9 +204,9 @@ def test_text_in_a_pipe_has_no_control_characters(hostile: Path) -> None:
 @pytest.mark.parametrize(
     "environment",
     [
-        {"PYTHONIOENCODING": "ascii"},
+        pytest.param({"PYTHONIOENCODING": "ascii"}, marks=pytest.mark.thorough),
         {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        {"PYTHONIOENCODING": "latin-1:strict"},
+        pytest.param({"PYTHONIOENCODING": "latin-1:strict"}, marks=pytest.mark.thorough),
     ],
 )
 def test_no_locale_is_too_small(environment: dict[str, str], hostile: Path) -> None:

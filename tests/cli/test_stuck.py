@@ -42,7 +42,9 @@ def stuck(programs: Programs, folder: Path, *arguments: str, body: str) -> Itera
         yield child
 
 
-@pytest.mark.parametrize(("body", "workers"), [(WAITS, "1"), (SPINS, "3")])
+@pytest.mark.parametrize(
+    ("body", "workers"), [(WAITS, "1"), pytest.param(SPINS, "3", marks=pytest.mark.thorough)]
+)
 def test_a_metric_that_does_not_end_is_left_behind_and_named(
     body: str, workers: str, tmp_path: Path, programs: Programs
 ) -> None:

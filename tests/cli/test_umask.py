@@ -67,7 +67,11 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("program", EXPECTED, ids=["runs", "jobs", "agents"])
+@pytest.mark.parametrize(
+    "program",
+    [OF_RUNS, OF_JOBS, pytest.param(OF_AGENTS, marks=pytest.mark.thorough)],
+    ids=["runs", "jobs", "agents"],
+)
 def test_files_and_folders_have_what_the_umask_leaves(
     program: str, programs: Programs, tmp_path: Path
 ) -> None:

@@ -89,7 +89,7 @@ def test_the_feedback_gives_points_by_field_and_says_what_was_expected(task: Mod
 def test_the_script_improves_the_score_on_questions_that_it_never_saw(
     tmp_path: Path, programs: Programs
 ) -> None:
-    done = programs("-W", "error", FOLDER / "optimize.py", "0", "600", folder=tmp_path)
+    done = programs("-W", "error", FOLDER / "optimize.py", "0", "400", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     found = re.search(r"held-out: +([\d.]+) -> ([\d.]+) on 32 questions", done.stdout)
     assert found, done.stdout

@@ -102,6 +102,7 @@ def test_held_out_tests_gain_and_the_patch_does_what_apply_does(
     assert passed_here(run("eval", "receipt", "--split", "all", "--json").stdout) == after
 
 
+@pytest.mark.thorough
 def test_a_command_makes_the_project_file(
     project: Path, tmp_path: Path, model: dict[str, str], programs: Programs
 ) -> None:

@@ -57,8 +57,15 @@ def brain(asked: Asked) -> Answer:
     return Answer(text=team if TAUGHT in text else f"I would say it is {team}.")
 
 
+LIGHT = ("openai_function", "http_service", "command_line")
+"""Recipes that import no framework: tests/integrations has others for those."""
+EACH = [
+    pytest.param(name, marks=[] if name in LIGHT else pytest.mark.thorough) for name in PACKAGES
+]
+
+
 @pytest.fixture(scope="module")
-def programs() -> Iterator[Programs]:
+def with_frameworks() -> Iterator[Programs]:
     """What the recipes import takes longer than they do, so it is imported once for all."""
     with forked_programs(
         *OPENAI,
@@ -116,11 +123,12 @@ def needs(recipe: str) -> None:
         pytest.skip(f"{package} is not installed: `pip install --group recipes`")
 
 
-@pytest.mark.parametrize("recipe", PACKAGES)
+@pytest.mark.parametrize("recipe", EACH)
 def test_a_recipe_finds_a_better_text(
-    recipe: str, tmp_path: Path, environment: dict[str, str], programs: Programs
+    recipe: str, tmp_path: Path, environment: dict[str, str], request: pytest.FixtureRequest
 ) -> None:
     needs(recipe)
+    programs = request.getfixturevalue("programs" if recipe in LIGHT else "with_frameworks")
     folder = copied(tmp_path)
     project = folder / f"{recipe}.yaml"
     # The server knows the question on one text only.
@@ -156,9 +164,10 @@ def test_a_recipe_is_short(recipe: str) -> None:
     assert len(lines) <= (40 if recipe.endswith("_graph") else 60)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("recipe", [name for name in PACKAGES if name.endswith("_graph")])
 def test_two_runs_in_one_process_never_see_each_other_s_texts(
-    recipe: str, programs: Programs
+    recipe: str, with_frameworks: Programs
 ) -> None:
     needs(recipe)
     seen: list[tuple[str, ...]] = []
@@ -170,7 +179,7 @@ def test_two_runs_in_one_process_never_see_each_other_s_texts(
     names = ("alpha", "beta")
     with LoopbackServer(OpenAIChat(), brain=echo) as server:
         own = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": KEY, "AGENT_MODEL": MODEL}
-        done = programs(TWO_RUNS, RECIPES / f"{recipe}.py", *names, environment=own)
+        done = with_frameworks(TWO_RUNS, RECIPES / f"{recipe}.py", *names, environment=own)
     assert done.returncode == 0, done.stderr
     for texts in seen:
         assert sum(name in " ".join(texts) for name in names) == 1

@@ -123,6 +123,7 @@ def test_every_ticket_renders_and_the_ticket_section_is_not_overridable() -> Non
     assert overridable == ["role", "queues", "conventions"]
 
 
+@pytest.mark.thorough
 def test_a_search_hides_the_worked_tickets_that_mislead(tmp_path: Path, programs: Programs) -> None:
     said = programs.output(FOLDER / "shown.py", folder=tmp_path)
     held_out = re.search(r"held-out: +(\d\.\d+) -> (\d\.\d+) on", said)

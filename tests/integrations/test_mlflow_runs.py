@@ -1,4 +1,4 @@
-"""Tracking in a real MLflow server on SQLite; skipped if MLflow is missing."""
+"""Tracking in real MLflow: in files, and in a server on SQLite; skipped if MLflow is missing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from promptgraft.service.jobs import JobManager, JobState
 from promptgraft.targets.types import FeedbackFn
 
 # Not imported here: that takes seconds, in every worker that collects tests.
-needs_server = pytest.mark.skipif(
+needs_mlflow = pytest.mark.skipif(
     importlib.util.find_spec("mlflow") is None or importlib.util.find_spec("flask") is None,
     reason="mlflow, or what its server needs, is not installed",
 )
@@ -67,9 +67,24 @@ def _no_telemetry() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture(
+    scope="module", params=["files", pytest.param("server", marks=pytest.mark.thorough)]
+)
+def store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("mlflow")
+    with pytest.MonkeyPatch.context() as patched:
+        if request.param == "files":
+            patched.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+            yield (folder / "mlruns").as_uri()
+        else:
+            with serving(folder) as address:
+                yield address
+
+
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[str]:
     with create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--workers", "1"]
@@ -141,15 +156,15 @@ def optimize(
     return GepaOptimizer(context, config).optimize(Prompt(template))
 
 
-@needs_server
-def test_a_run_and_its_resumption_are_one_run_of_mlflow(server: str, tmp_path: Path) -> None:
-    client = importlib.import_module("mlflow").MlflowClient(tracking_uri=server)
+@needs_mlflow
+def test_a_run_and_its_resumption_are_one_run_of_mlflow(store: str, tmp_path: Path) -> None:
+    client = importlib.import_module("mlflow").MlflowClient(tracking_uri=store)
     journal = MemoryJournal()
     (tmp_path / "report.html").write_text("<p>report</p>", "utf-8")
     results = []
     for _ in range(2):
         bus = EventBus()
-        with tracked(bus, experiment="numbers", tracking_uri=server, folder=tmp_path):
+        with tracked(bus, experiment="numbers", tracking_uri=store, folder=tmp_path):
             results.append(optimize(bus, journal, steps=2))
 
     found = client.get_experiment_by_name("numbers")
@@ -171,16 +186,16 @@ def test_a_run_and_its_resumption_are_one_run_of_mlflow(server: str, tmp_path: P
     assert version.tags[RUN_TAG] == results[0].run_id
 
 
-@needs_server
-def test_a_run_that_is_broken_off_is_killed_in_mlflow(server: str) -> None:
+@needs_mlflow
+def test_a_run_that_is_broken_off_is_killed_in_mlflow(store: str) -> None:
     def broken(
         example: GepaExample, response: PromptResponse[Any], session: SessionProtocol
     ) -> RolloutFeedback:
         raise ValueError("no score")
 
-    client = importlib.import_module("mlflow").MlflowClient(tracking_uri=server)
+    client = importlib.import_module("mlflow").MlflowClient(tracking_uri=store)
     bus = EventBus()
-    with pytest.raises(FeedbackError), tracked(bus, tracking_uri=server, key="a-1"):
+    with pytest.raises(FeedbackError), tracked(bus, tracking_uri=store, key="a-1"):
         optimize(bus, MemoryJournal(), steps=1, feedback=broken)
     found = client.get_experiment_by_name("promptgraft")
     [run] = client.search_runs([found.experiment_id])
@@ -194,9 +209,9 @@ class Stopped(SystemClock):
         return datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 
-@needs_server
+@needs_mlflow
 def test_runs_of_a_project_that_names_mlflow_are_runs_there_each_its_own(
-    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("promptgraft.project.running.SystemClock", Stopped)
     for name in ("one", "other"):
@@ -204,13 +219,13 @@ def test_runs_of_a_project_that_names_mlflow_are_runs_there_each_its_own(
         monkeypatch.chdir(tmp_path / name)
         run(["init"])
         with Path("promptgraft.yaml").open("a", encoding="utf-8") as file:
-            file.write(f"trackers: {{mlflow: {{uri: '{server}', experiment: council}}}}\n")
+            file.write(f"trackers: {{mlflow: {{uri: '{store}', experiment: council}}}}\n")
         cases = Path("data/reports.jsonl")
         cases.write_text("".join(cases.read_text("utf-8").splitlines(keepends=True)[:60]), "utf-8")
         run(["optimize", "-q", "--budget", "80"])
     run(["resume", "-q", "--budget", "100"])
 
-    client = importlib.import_module("mlflow").MlflowClient(tracking_uri=server)
+    client = importlib.import_module("mlflow").MlflowClient(tracking_uri=store)
     found = client.get_experiment_by_name("council")
     kept = {one.data.tags[RUN_TAG]: one for one in client.search_runs([found.experiment_id])}
     folders = list(tmp_path.glob("*/runs/*/"))
@@ -224,11 +239,9 @@ def test_runs_of_a_project_that_names_mlflow_are_runs_there_each_its_own(
         }
 
 
-@needs_server
-def test_a_job_continued_by_another_worker_is_one_run_of_mlflow(
-    server: str, tmp_path: Path
-) -> None:
-    more = f"trackers: {{mlflow: {{uri: '{server}', experiment: jobs}}}}\nmax_cost_per_day: 0.01\n"
+@needs_mlflow
+def test_a_job_continued_by_another_worker_is_one_run_of_mlflow(store: str, tmp_path: Path) -> None:
+    more = f"trackers: {{mlflow: {{uri: '{store}', experiment: jobs}}}}\nmax_cost_per_day: 0.01\n"
     project = write_priced(tmp_path / "project", more=more)
     with contextlib.closing(Database(f"sqlite:///{tmp_path / 'jobs.db'}")) as database:
         poor = JobManager(database, projects={"support": project})
@@ -244,7 +257,7 @@ def test_a_job_continued_by_another_worker_is_one_run_of_mlflow(
     means = result["means"]
     assert isinstance(means, list)
 
-    client = importlib.import_module("mlflow").MlflowClient(tracking_uri=server)
+    client = importlib.import_module("mlflow").MlflowClient(tracking_uri=store)
     found = client.get_experiment_by_name("jobs")
     [kept] = client.search_runs([found.experiment_id])
     assert kept.info.status == "FINISHED"
@@ -273,19 +286,19 @@ def test_a_job_whose_tracker_cannot_be_opened_does_not_run(
     assert ("cannot open the experiment" if is_there else "promptgraft[mlflow]") in found.reason
 
 
-@needs_server
+@needs_mlflow
 def test_a_folder_that_cannot_be_logged_is_no_fault_of_the_run(
-    server: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bus, folder = EventBus(), tmp_path / "run"
     folder.mkdir()
     (folder / "gone").symlink_to("nowhere")
-    with tracked(bus, experiment="unlogged", tracking_uri=server, folder=folder):
+    with tracked(bus, experiment="unlogged", tracking_uri=store, folder=folder):
         optimize(bus, MemoryJournal(), steps=1)
     assert "MLflow: " in caplog.text
 
 
-@needs_server
+@needs_mlflow
 def test_an_unusable_key_is_refused() -> None:
     with (
         pytest.raises(ConfigError, match="key: expected letters, digits"),

@@ -314,6 +314,7 @@ sys.exit(code)
 """
 
 
+@pytest.mark.thorough
 def test_the_command_line_makes_spans_in_an_instrumented_process(
     collector: Collector, tmp_path: Path
 ) -> None:

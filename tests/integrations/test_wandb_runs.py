@@ -62,6 +62,7 @@ def items(entries: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.thorough
 def test_a_project_that_names_it_keeps_its_runs_there() -> None:
     run(["init"])
     with Path("promptgraft.yaml").open("a", encoding="utf-8") as file:

@@ -71,6 +71,7 @@ def python() -> Iterator[str]:
         yield str(home / "bin/python")
 
 
+@pytest.mark.thorough
 def test_prompts_of_weakincentives_are_improved(python: str) -> None:
     found = {"PYTHONPATH": str(ROOT / "examples" / "weakincentives_desk")}
     command = [python, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(CHECKS.parent)]
@@ -84,6 +85,7 @@ def test_prompts_of_weakincentives_are_improved(python: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 def test_the_example_gains_from_the_command_line(python: str, tmp_path: Path) -> None:
     job = ROOT / "examples" / "weakincentives_desk" / "desk.py"
     command = [python, "-m", "promptgraft", "optimize", f"{job}:job"]

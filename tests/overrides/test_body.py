@@ -30,7 +30,7 @@ FRAGMENTS = {
     JINJA: ["\\", "\\\\", "{{", "}}", "{", "}", "{%", "a", "name", "x", " ", "\n", "{{ a }}", "é"],
     FORMAT: ["\\", "\\\\", "{", "}", "{{", "}}", "a", "name", "x", " ", "{a}", "{x}", "{_b1}", "é"],
 }
-RANDOM_BODIES = 12_000
+RANDOM_BODIES = 3_000
 # Of what may be a marker of a known name.
 SUSPECT = {DOLLAR: r"\$(\{?)(a|name|_b1)", JINJA: r"\{\{\s*\w", FORMAT: r"\{\w"}
 SYNTAXES = pytest.mark.parametrize("syntax", [DOLLAR, JINJA, FORMAT])

@@ -95,18 +95,18 @@ def driver() -> Iterator[Run]:
         # One document: write, sync, rename, sync. Before the first in a folder: make it and
         # those above, sync their names up to the root.
         ("first-write", 14, 1),
-        ("second-write", 17, 2),
-        ("third-write", 8, 2),
+        pytest.param("second-write", 17, 2, marks=pytest.mark.thorough),
+        pytest.param("third-write", 8, 2, marks=pytest.mark.thorough),
         ("write-after-rollback", 4, 1),
-        ("rollback", 8, 2),
-        ("rollback-of-the-first", 15, 1),
-        ("rollback-forward", 4, 1),
+        pytest.param("rollback", 8, 2, marks=pytest.mark.thorough),
+        pytest.param("rollback-of-the-first", 15, 1, marks=pytest.mark.thorough),
+        pytest.param("rollback-forward", 4, 1, marks=pytest.mark.thorough),
         ("delete", 6, 1),
         # Several documents: archives first, then the intent, the documents, and its removal.
         ("write-of-several", 44, 6),
         # What a killed writer left is finished first.
         ("write-after-a-killed-one", 27, 5),
-        ("write-beside-a-killed-one", 29, 4),
+        pytest.param("write-beside-a-killed-one", 29, 4, marks=pytest.mark.thorough),
     ],
 )
 def test_a_killed_process_leaves_the_old_or_the_new_revision_of_every_tag(

@@ -276,7 +276,7 @@ class StoresInLockStep(RuleBasedStateMachine):
 
 TestStoresInLockStep = StoresInLockStep.TestCase
 TestStoresInLockStep.settings = settings(
-    max_examples=40,
+    max_examples=20,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -57,13 +57,17 @@ MARK_ALIKE = """() => {
 }"""
 """Marks what has the style of something before it, in all that is around it and in it."""
 # What is hidden on any screen is hidden on a narrow one, so axe sees everything on a wide one.
-SCREENS: tuple[tuple[int, Literal["light", "dark"], Sequence[str]], ...] = (
+Screen = tuple[int, Literal["light", "dark"], Sequence[str]]
+SCREENS: tuple[Screen, ...] = (
     (NARROW, "light", ()),
     (MEDIUM, "light", ()),
     (WIDE, "light", (RULES, CONTRAST)),
     (WIDE, "dark", (CONTRAST,)),
 )
 """Widths in pixels, colours, and what axe looks at; the layout does not depend on colours."""
+EXTREMES = (SCREENS[0], SCREENS[2])
+"""Where most faults of a page are seen; all colours are in one place, so one page is dark too."""
+ONE_OF_EACH = "one of each kind"
 UNKNOWN = "/jobs/none"
 TABS = ("candidates", "cases", "rounds", "texts", "cost", "events")
 CLIPPED = """() => [...document.querySelectorAll('table, pre, svg')]
@@ -144,7 +148,16 @@ def filled(client: Client, manager: JobManager) -> Site:
             move()
     ben.decline(1, comment="Too early, as the long comments of our colleagues have said. " * 9)
     tabs = ("", *(f"/{tab}" for tab in TABS))
+    ended = [f"/jobs/{job.id}{tab}" for tab in ("", "/candidates", "/cases", "/texts", "/cost")]
     pages = {
+        ONE_OF_EACH: [
+            *ended,
+            f"/jobs/{job.id}/case?id=l11",
+            f"/jobs/{job.id}/compare?candidate=0&candidate=1",
+            f"/compare?job={job.id}&job={job.id}",
+            *("/datasets/support/hard", "/approvals/1", "/approvals/2"),
+            *("/", "/new", "/tags", "/account", "/login", UNKNOWN),
+        ],
         "ended": [f"/jobs/{job.id}{tab}" for tab in tabs],
         # Its other tabs say the same: that there is nothing yet.
         "waiting": [f"/jobs/{waiting.id}{tab}" for tab in ("", "/cases", "/events")],
@@ -161,12 +174,12 @@ def filled(client: Client, manager: JobManager) -> Site:
     return Site(client, job, pages)
 
 
-def faults_of(page: Page) -> list[str]:
-    """Return what is wrong, on any screen, with a page that has loaded axe."""
+def faults_of(page: Page, screens: Sequence[Screen] = EXTREMES) -> list[str]:
+    """Return what is wrong, on some screens, with a page that has loaded axe."""
     page.evaluate(OPEN_ALL)
     page.evaluate(MARK_ALIKE)
     faults: list[str] = []
-    for width, scheme, looks in SCREENS:
+    for width, scheme, looks in screens:
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
         shown = faults_of_layout(page)
@@ -196,7 +209,14 @@ def faults_of_rules(page: Page, rules: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "kind", ["ended", "waiting", "details", "data sets", "approvals", "others"]
+    "kind",
+    [
+        ONE_OF_EACH,
+        *(
+            pytest.param(kind, marks=pytest.mark.thorough)
+            for kind in ("ended", "waiting", "details", "data sets", "approvals", "others")
+        ),
+    ],
 )
 def test_every_page_of_the_dashboard_can_be_read_and_used(
     kind: str, browser: Browser, site: Site, axe: str
@@ -204,11 +224,12 @@ def test_every_page_of_the_dashboard_can_be_read_and_used(
     page = site.new_page(browser, bypass_csp=True)
     page.add_init_script(axe)
     faults: list[str] = []
-    for path in site.pages[kind]:
+    for number, path in enumerate(site.pages[kind]):
         shown = page.goto(f"{site.client.url}{path}")
         assert shown is not None
         assert (shown.status == 200) == (path != UNKNOWN), path
-        faults += [f"{path}: {fault}" for fault in faults_of(page)]
+        screens = EXTREMES if number and kind == ONE_OF_EACH else SCREENS
+        faults += [f"{path}: {fault}" for fault in faults_of(page, screens)]
     page.context.close()
     assert not faults, "\n".join(faults)
 
@@ -224,7 +245,7 @@ def test_a_rollback_can_be_read_and_confirmed(browser: Browser, site: Site, axe:
     assert not faults, "\n".join(faults)
 
 
-@pytest.mark.parametrize("name", ["small", "hostile"])
+@pytest.mark.parametrize("name", [pytest.param("small", marks=pytest.mark.thorough), "hostile"])
 def test_the_report_can_be_read_and_used(
     name: str, browser: Browser, axe: str, tmp_path: Path
 ) -> None:
@@ -233,7 +254,7 @@ def test_the_report_can_be_read_and_used(
     file = tmp_path / "report.html"
     file.write_text(render(small_run() if name == "small" else hostile_run(cases=2)), "utf-8")
     page.goto(file.as_uri())
-    faults = faults_of(page)
+    faults = faults_of(page, SCREENS)
     page.context.close()
     assert not faults, "\n".join(faults)
 

@@ -83,6 +83,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_a_generated_client_reads_every_document(
     package: Path, client: Client, manager: JobManager, done: Job
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_generated_client_reads_every_document(
     assert (status, detail[:30]) == (404, "no job has an id that begins w")
 
 
+@pytest.mark.thorough
 def test_a_generated_function_is_there_for_each_operation(package: Path) -> None:
     made = {path.stem for path in (package / "generated/api/default").glob("*.py")}
     assert made - {"__init__"} == {route.handler.__name__ for route in ROUTES}

@@ -74,11 +74,14 @@ def walk(page: Page) -> None:
 
 
 # The place depends on the size, the contrast on the theme; a narrow page has all rules for sizes.
-@pytest.mark.parametrize(("size", "theme"), [(NARROW, "dark"), (WIDE, "light")])
+@pytest.mark.parametrize(
+    ("size", "theme"),
+    [(NARROW, "dark"), pytest.param(WIDE, "light", marks=pytest.mark.thorough)],
+)
 def test_what_has_the_focus_is_seen_on_every_page(
     browser: Browser, client: Client, manager: JobManager, size: tuple[int, int], theme: str
 ) -> None:
-    job = large_job(manager, candidates=10, cases=12)
+    job = large_job(manager, candidates=5, cases=6)
     manager.save_dataset("support", "hard", '{"id": "a", "input": "a", "expected": "login"}')
     page = new_page(
         browser,
@@ -159,7 +162,7 @@ def test_a_page_of_many_candidates_is_crossed_with_a_few_keys(
     watched: Watched, client: Client, manager: JobManager
 ) -> None:
     page = watched.page
-    job = large_job(manager, candidates=200, cases=60)
+    job = large_job(manager, candidates=80, cases=60)
     page.goto(f"{client.url}/jobs/{job.id}/candidates")
     press(page.get_by_role("navigation", name="On this page").get_by_text("Every candidate"))
     words = page.get_by_label("Filter").first
@@ -168,6 +171,6 @@ def test_a_page_of_many_candidates_is_crossed_with_a_few_keys(
         if words.evaluate("node => node === document.activeElement"):
             break
     expect(words).to_be_focused()
-    page.get_by_label("Search").fill("#199")
+    page.get_by_label("Search").fill("#79")
     rows = page.locator("#frontier-rows tbody > tr:visible")
     expect(rows).to_have_count(1)

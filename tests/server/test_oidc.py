@@ -210,7 +210,7 @@ def test_a_browser_signs_in_below_a_path_and_sees_the_page_that_it_wanted(
         page.context.close()
 
 
-@pytest.mark.parametrize("script", [True, False])
+@pytest.mark.parametrize("script", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_what_was_typed_survives_a_provider_below_a_path(
     browser: Browser, issuer: str, manager: JobManager, tmp_path: Path, script: bool
 ) -> None:

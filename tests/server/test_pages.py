@@ -266,15 +266,14 @@ def test_a_page_that_goes_on_keeps_the_focus_and_one_that_has_ended_asks_for_not
     expect(page.locator("#live-state[data-ended]")).to_be_attached()
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
-    for tab in ("", "/cases", "/events"):
+    for tab in ("/cases", "/events", ""):
         page.goto(f"{client.url}/jobs/{job.id}{tab}")
-        page.wait_for_load_state("networkidle")
-        requests.clear()
-        manager.comment(job.id, f"does {tab} look?")
-        page.wait_for_load_state("networkidle")
-        page.evaluate("new Promise(done => requestIdleCallback(done))")
-        assert requests == []
         assert page.locator("[data-events], [data-every]").count() == 0
+    requests.clear()
+    manager.comment(job.id, "does it look?")
+    page.wait_for_load_state("networkidle")
+    page.evaluate("new Promise(done => requestIdleCallback(done))")
+    assert requests == []
 
 
 def test_text_survives_a_provider_that_signs_in(watched: Watched, client: Client) -> None:
@@ -334,10 +333,11 @@ def test_a_page_says_that_its_server_hangs(
     page.goto(f"{client.url}/jobs/{job.id}")
     expect(page.locator(".lost")).to_be_empty()
     page.route("**/live", lambda _: None)  # never answered
-    page.clock.run_for(31_000)
+    for seconds in (20, 11):  # it looks, and waits
+        page.clock.fast_forward(1000 * seconds)
     expect(page.locator(".lost")).to_contain_text("The connection is lost")
     page.unroute("**/live")
-    page.clock.run_for(20_000)
+    page.clock.fast_forward(20_000)
     expect(page.locator(".lost")).to_be_empty()
 
 
@@ -552,16 +552,15 @@ def test_ended_jobs_are_deleted_after_a_confirmation(client: Client, manager: Jo
 
 
 def test_old_jobs_are_found_by_their_age(client: Client, manager: JobManager) -> None:
-    jobs = [manager.create("support", "triage", {"note": f"{n}"}) for n in range(52)]
-    for job in jobs[:51]:
+    jobs = [manager.create("support", "triage", {"note": f"{n}"}) for n in range(3)]
+    for job in jobs[:2]:
         manager.cancel(job.id)
     with closing(client.browser()) as browser:
         none = browser.post("/", data={"what": "prune", "days": "1"}).text
         assert "No job ended so long ago" in none
         page = browser.post("/", data={"what": "prune", "days": "0"}).text
-        assert "the oldest 50 of 51 jobs" in page
         shown = re.findall(r'name="job" value="(\w+)"', page)
-        assert len({*shown} & {job.id for job in jobs[:51]}) == 50
+        assert shown == [job.id for job in jobs[:2]]
         for wrong in ("", "-1", "many", "9" * 30):
             assert browser.post("/", data={"what": "prune", "days": wrong}).status_code == 422
         failed = {"what": "prune", "days": "0", "state": "failed"}
@@ -581,7 +580,7 @@ def test_old_jobs_are_found_by_their_age(client: Client, manager: JobManager) ->
         assert offered == ["completed", "failed", "cancelled"]
         sure = {"what": "delete", "job": shown, "sure": "yes"}
         assert browser.post("/", data=sure).status_code == 303
-    assert len(manager.list()) == 2
+    assert [job.id for job in manager.list()] == [jobs[2].id]
 
 
 def test_names_in_messages_are_code_and_nothing_else_of_them_is(client: Client) -> None:
@@ -598,7 +597,7 @@ def test_the_oldest_of_many_jobs_are_found_with_few_statements(
 
     def fill(connection: Connection) -> None:
         row = connection.execute(select(jobs)).one()._asdict()
-        rows = [{**row, "number": n, "id": f"{n:032x}"} for n in range(2, 10_001)]
+        rows = [{**row, "number": n, "id": f"{n:032x}"} for n in range(2, 2_001)]
         connection.execute(insert(jobs), rows)
 
     manager.database.write(fill)
@@ -608,7 +607,7 @@ def test_the_oldest_of_many_jobs_are_found_with_few_statements(
         event.listen(engine, "before_cursor_execute", lambda *said: statements.append(said[2]))
         page = browser.post("/", data={"what": "prune", "days": "0"}).text
         assert len(statements) < 10
-    assert "the oldest 50 of 10,000 jobs" in page
+    assert "the oldest 50 of 2,000 jobs" in page
     assert "promptgraft jobs prune --older-than 0</code> deletes all of them" in page
     shown = re.findall(r'name="job" value="(\w+)"', page)
     assert shown[1:] == [f"{n:032x}" for n in range(2, 51)]
