@@ -129,6 +129,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.thorough
 def test_rules_hold_where_baml_says_so(project: Path) -> None:
     command = [str(CLI), "test", "--from", str(project), "--parallel", "16"]
     quiet = {**os.environ, "BAML_LOG": "off", "RUST_LIB_BACKTRACE": "0"}

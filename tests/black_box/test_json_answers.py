@@ -23,7 +23,7 @@ VALUES: list[Json] = [0, 5, -2.5, 1e300, True, False, None, "", "a text", "null"
 VALUES += [[], [1, "b", None], {}, {"a": {"b": [True, 1.5]}}]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
     with serving(lambda *_: said({})) as found:
         yield found

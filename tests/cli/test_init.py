@@ -15,6 +15,7 @@ import attrs
 import pytest
 
 from cli.console import Console
+from programs import Programs
 from promptgraft.cli.main import run
 from promptgraft.cli.project import TEMPLATES
 from promptgraft.project import load_project, project_schema
@@ -227,20 +228,20 @@ def test_the_winner_of_a_new_project_is_in_force(used: Path) -> None:
     assert [applied.part for applied in rendered.applied] == ["section teams"]
 
 
+GATE = """
+import sys
+sys.dont_write_bytecode = True
+import pytest
+sys.exit(int(pytest.main(["-q", "--import-mode=importlib", *sys.argv[1:]])))
+"""
+
+
 def test_the_gate_fails_for_a_prompt_as_it_comes_and_passes_after_apply(
-    used: Path, tmp_path: Path
+    used: Path, tmp_path: Path, programs: Programs
 ) -> None:
     assert run(["init", str(tmp_path / "agent"), "--template", "agent"]) == 0
     places = [used / "tests", tmp_path / "agent" / "tests"]
-    ended = subprocess.run(
-        [sys.executable, "-B", "-m", "pytest", "-q", "--import-mode=importlib", *map(str, places)],
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ended = programs("-c", GATE, *places, folder=tmp_path)
     failed = [line for line in ended.stdout.splitlines() if line.startswith("FAILED")]
     assert len(failed) == 1, ended.stdout
     assert "agent/tests/test_prompt.py::test_the_prompt_is_good_enough" in failed[0]

@@ -58,22 +58,21 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     wheels, site, folder = place / "wheels", place / "site", place / "elsewhere"
     folder.mkdir()
     if importlib.util.find_spec("hatchling") is not None:
-        command = ["build", "--wheel", "--no-isolation", "--outdir", str(wheels), str(ROOT)]
+        python("hatchling", "build", "-t", "wheel", "-d", str(wheels), folder=ROOT)
     else:  # pip fetches what builds it
-        command = ["pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels), str(ROOT)]
-    python(*command)
+        python("pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels), str(ROOT))
     (wheel,) = wheels.glob("promptgraft-*.whl")
     # What it depends on comes from the environment of the tests.
-    python(
-        "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site), str(wheel)
-    )
+    here = ("--no-deps", "--no-index", "--no-compile", "--target", str(site))
+    python("pip", "install", "--quiet", *here, str(wheel))
     with forked_programs(path=site) as programs:
         yield Installed(site, folder, programs)
 
 
-def python(*module_and_arguments: str) -> None:
+def python(*module_and_arguments: str, folder: Path | None = None) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", *module_and_arguments],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=300,

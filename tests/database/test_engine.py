@@ -163,7 +163,7 @@ def test_what_raises_inside_undoes_everything(database: Database) -> None:
 
 @pytest.mark.parametrize("url", KINDS[1:], indirect=True)
 def test_a_transaction_that_does_nothing_frees_its_locks(url: str) -> None:
-    stopped, other = Database(url, timeout_seconds=1), Database(url)
+    stopped, other = Database(url, timeout_seconds=0.2), Database(url)
     tags = stopped.tables.tags
     store = SqlPromptOverridesStore(other)
     store.set_section_override(PROMPT, path=TONE, body="kept")
@@ -205,7 +205,7 @@ def test_who_has_no_right_is_told_so(url: str) -> None:
 
 
 def test_who_waits_for_a_lock_is_told_so(url: str) -> None:
-    holding, waiting = Database(url), Database(url, timeout_seconds=1)
+    holding, waiting = Database(url), Database(url, timeout_seconds=0.2)
     tags = holding.tables.tags
     store = SqlPromptOverridesStore(holding)
     store.set_section_override(PROMPT, path=TONE, body="kept")

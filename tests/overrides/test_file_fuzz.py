@@ -31,7 +31,7 @@ from promptgraft.overrides.codec import decode_revision, encode_revision
 from promptgraft.overrides.types import read_entries
 from promptgraft.prompt import MarkdownSection, PromptTemplate
 
-FILES, BATCH = int(os.environ.get("PROMPTGRAFT_FILES", "4000")), 100
+FILES, BATCH = int(os.environ.get("PROMPTGRAFT_FILES", "2000")), 100
 MENDS = ("restore the file from version control", "read it with the promptgraft that wrote it")
 SCHEMA = Draft202012Validator(file_schema())
 

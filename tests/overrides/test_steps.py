@@ -319,6 +319,7 @@ for path in paths:
 """
 
 
+@pytest.mark.thorough
 def test_processes_that_write_overlapping_sets_wait_for_each_other_and_lose_nothing(
     tmp_path: Path, programs: Programs
 ) -> None:

@@ -314,7 +314,7 @@ def test_a_request_names_the_job_whose_winner_it_moves(client: Client) -> None:
     manager.protect("support", "production")
     # Jobs that differ in their limits only are one run, and may find one winner.
     first, second, third = (
-        manager.create("support", "triage", {"budget": 150, **change})
+        manager.create("support", "triage", {"budget": 100, **change})
         for change in ({}, {"note": "again"}, {"store": False})
     )
     work_off(manager)

@@ -210,7 +210,9 @@ def test_only_the_named_parts_of_a_graph_change(client: Client) -> None:
     assert f"did you mean `{ids[0]}`" in refused.text
 
 
-@pytest.mark.parametrize("project", ["command", "service"])
+@pytest.mark.parametrize(
+    "project", [pytest.param("command", marks=pytest.mark.thorough), "service"]
+)
 def test_an_agent_that_is_only_called_is_improved(client: Client, project: str) -> None:
     structure = client.get(f"/projects/{project}/prompts/helper/structure")
     (node,) = structure.rows("nodes")

@@ -31,7 +31,7 @@ TABS = ("candidates", "cases", "rounds", "texts", "cost")
 
 
 def ended(manager: JobManager, **changes: object) -> Job:
-    job = manager.create("support", "triage", {"budget": 120, **changes})
+    job = manager.create("support", "triage", {"budget": 60, **changes})
     work_off(manager)
     return manager.get(job.id)
 
