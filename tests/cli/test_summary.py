@@ -104,7 +104,7 @@ def test_why_nothing_is_known_of_held_out_examples_is_said(
 
     assert lines[0] == "toy/words: not improved"
     assert not any("never seen" in line for line in lines)
-    assert "held out    not measured: no new text was better than yours" in lines
+    assert "test        not measured: no new text was better than yours" in lines
     assert lines[-1] == f"  promptgraft show {RUN} --runs runs"
 
 
