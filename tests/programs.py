@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 SEARCH = (
-    *("promptgraft.algorithms.gepa.merge", "promptgraft.algorithms.gepa.search", "filelock"),
+    *("promptgraft.algorithms.gepa.merge", "promptgraft.algorithms.gepa.search"),
     *("promptgraft.search.call_log", "promptgraft.search.validation"),
 )
 """What a search imports as it begins."""

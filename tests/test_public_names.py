@@ -17,7 +17,7 @@ import pytest
 import promptgraft
 from promptgraft.ground.lazy import homes_of
 
-HEAVY = ("anthropic", "cattrs", "click", "filelock", "jinja2", "openai", "rich", "yaml")
+HEAVY = ("anthropic", "cattrs", "click", "jinja2", "openai", "rich", "yaml")
 
 
 def packages() -> list[str]:

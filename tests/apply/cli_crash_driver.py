@@ -21,8 +21,6 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import filelock  # noqa: F401 - once for all children
-
 from apply.world import World
 from promptgraft.cli.main import run
 

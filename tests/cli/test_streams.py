@@ -124,7 +124,6 @@ def test_help_loads_nothing_that_it_does_not_need(arguments: list[str], project:
         "jinja2",
         "cattrs",
         "rich",
-        "filelock",
         "promptgraft.search",
         "promptgraft.prompt",
     ]

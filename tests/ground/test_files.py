@@ -15,7 +15,12 @@ import pytest
 
 from killing import deaths
 from programs import Programs
-from promptgraft.ground.files import make_folder, sync_folder, write_all, write_atomically
+from promptgraft.ground.files import (
+    make_folder,
+    sync_folder,
+    write_all,
+    write_atomically,
+)
 
 DRIVER = Path(__file__).with_name("atomic_write_driver.py")
 OLD, NEW = b"old\n" * 1000, b"new\n" * 2000

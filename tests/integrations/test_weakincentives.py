@@ -12,10 +12,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from promptgraft.bridges.weakincentives import WeakIncentivesTarget
 from promptgraft.errors import ConfigError
+from promptgraft.ground.locks import locked
 
 ROOT = Path(__file__).parents[2]
 CHECKS = Path(__file__).parent / "elsewhere" / "weakincentives_checks.py"
@@ -52,7 +52,7 @@ def python() -> Iterator[str]:
         pytest.skip("no Python 3.12.2 or newer was found for weakincentives")
     home = Path(sys.prefix) / "weakincentives"
     done = home / "installed"
-    with FileLock(f"{home}.lock"):
+    with locked(Path(f"{home}.lock")):
         if not done.exists():
             subprocess.run([newer, "-m", "venv", "--clear", "--without-pip", str(home)], check=True)
             wanted = ["pytest", "--editable", f"{ROOT}[weakincentives]"]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import attrs
 import pytest
-from filelock import FileLock
 
 from promptgraft.errors import (
     ConfigError,
@@ -21,6 +20,7 @@ from promptgraft.errors import (
     StoreError,
     UnknownPartError,
 )
+from promptgraft.ground.locks import locked
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
@@ -421,7 +421,7 @@ def test_a_writer_that_waits_too_long_says_for_what(tmp_path: Path) -> None:
     before = store.set_section_override(PROMPT, path=TONE, body="x")
     lock = tmp_path / FOLDER / ".lock"
     address = {"ns": PROMPT.ns, "prompt_key": PROMPT.key}
-    with FileLock(lock), ThreadPoolExecutor(1) as pool:
+    with locked(lock), ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(store.set_section_override, PROMPT, path=TONE, body="y")
         with pytest.raises(StoreError, match=rf"is locked: waited 0.05 s for {lock}; find out"):
             waiting.result()
@@ -437,7 +437,7 @@ def test_a_prompt_is_not_locked_by_the_writer_of_another(tmp_path: Path) -> None
     store = LocalPromptOverridesStore(tmp_path, lock_timeout_seconds=0.05)
     store.set_section_override(PROMPT, path=TONE, body="x")
     other = attrs.evolve(PROMPT, key="other")
-    with FileLock(tmp_path / FOLDER / ".lock"):
+    with locked(tmp_path / FOLDER / ".lock"):
         store.set_section_override(other, path=TONE, body="x")
 
     assert bodies(store.resolve(other.descriptor)) == {TONE: "x"}

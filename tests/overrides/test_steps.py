@@ -15,11 +15,11 @@ from typing import TypeVar
 
 import attrs
 import pytest
-from filelock import FileLock
 
 from killing import Killer, folder_in_memory
 from programs import Programs
 from promptgraft.errors import InvalidOverrideError, RevisionNotFoundError, StoreError
+from promptgraft.ground.locks import locked
 from promptgraft.overrides import (
     LocalPromptOverridesStore,
     OverrideAddress,
@@ -290,7 +290,7 @@ def test_a_step_that_waits_too_long_has_written_nothing(tmp_path: Path) -> None:
     store = LocalPromptOverridesStore(tmp_path, lock_timeout_seconds=0.02)
     set_all(store, *PROMPTS, path=TONE, body="before")
     with (
-        FileLock(tmp_path / STORE / "tests/stores/writer/.lock"),
+        locked(tmp_path / STORE / "tests/stores/writer/.lock"),
         ThreadPoolExecutor(1) as pool,
         pytest.raises(StoreError, match=r"writer is locked: waited"),
     ):

@@ -22,7 +22,7 @@ from typing import Literal
 import attrs
 
 from promptgraft.errors import CallerError, ConfigError, DataFormatError, user_errors
-from promptgraft.ground import files
+from promptgraft.ground import files, locks
 from promptgraft.ground.serde import (
     Json,
     canonical_json,
@@ -156,7 +156,7 @@ class SourceWriter:
             file.write(f"/{_IGNORED}\n/{RECORD.stem}.*\n")
         what, mend = f"the agent's folder {self._folder}", "stop it"
         # The record is read and replaced as a whole: two writers would forget each other's texts.
-        with files.held_lock(self._folder / _LOCK, what=what, mend=mend, seconds=0.3):
+        with locks.held_lock(self._folder / _LOCK, what=what, mend=mend, seconds=0.3):
             files.sweep(self._record)
             yield
 
@@ -375,7 +375,7 @@ def left_over(folder: Path) -> str:
     """
     writer = SourceWriter(folder, None)
     record = writer.recorded()
-    if record is None or files.is_held(folder / _LOCK):
+    if record is None or locks.is_held(folder / _LOCK):
         return ""
     record.check_seal(folder)
     names = ", ".join(text.where for text in record.texts)

@@ -18,6 +18,7 @@ from promptgraft.evals.aggregate import CaseStatus
 from promptgraft.evals.gate.baseline import check_comparable
 from promptgraft.evals.gate.report import in_a_row
 from promptgraft.evals.types import Answer, Case, Verdict
+from promptgraft.ground.locks import locked
 from promptgraft.ground.serde import did_you_mean, digest
 from promptgraft.ground.text import visible, visible_line
 from promptgraft.project import FILE_NAME, Project, find_project, load_project
@@ -225,13 +226,11 @@ class CollectedAnswers:
     @contextlib.contextmanager
     def _locked(self, keys: Iterable[str]) -> Iterator[None]:
         """Lock cases, so that no other process answers them at the same time."""
-        from filelock import FileLock
-
         with contextlib.ExitStack() as locks:
             if self._folder is not None:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 for key in sorted(keys):  # in one order, so that two workers cannot deadlock
-                    locks.enter_context(FileLock(self._folder / f"{key}.lock"))
+                    locks.enter_context(locked(self._folder / f"{key}.lock"))
             yield
 
     def _find(self, key: str) -> gate.Answered | None:

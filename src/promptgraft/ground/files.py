@@ -1,4 +1,4 @@
-"""Durable files, whose acknowledged writes survive a crash, and lock files.
+"""Durable files, whose acknowledged writes survive a crash.
 
 Every effect on a durable file goes through ``os.open``, ``os.write``, ``os.fsync`` and
 ``os.replace``, so that tests can kill the process before or after each of them.
@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from promptgraft.errors import ConfigError, DataFormatError, JournalLockedError
+from promptgraft.errors import ConfigError, DataFormatError
 
 try:
-    import fcntl
+    import fcntl  # noqa: F401 - for locks; said here, where every program comes first
 except ModuleNotFoundError:
     raise ImportError("promptgraft needs a POSIX system; on Windows, run it inside WSL") from None
 
@@ -43,7 +43,6 @@ NEW_FILE = 0o666
 """Permissions of a new file, of which the system takes away what the umask says."""
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_FROM_SCRATCH = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _OWNER_ONLY = 0o600
 
 
@@ -157,55 +156,3 @@ def make_folder(folder: Path, *, under: Path) -> None:
         sync_folder(parent)
         if parent == under:
             break
-
-
-@contextlib.contextmanager
-def held_lock(path: Path, *, what: str, mend: str, seconds: float = 0.0) -> Iterator[None]:
-    """Hold the lock file at ``path``, which the system releases when the process dies.
-
-    The file contains the process id. After ``seconds`` of waiting, a ``JournalLockedError`` says
-    that ``what`` is in use and suggests ``mend`` as an alternative to waiting.
-
-    Raises ``OSError`` when the lock file cannot be created.
-    """
-    from filelock import FileLock, Timeout
-
-    # Not thread-local: the lock may be released by another thread than took it.
-    lock = FileLock(path, thread_local=False)
-    try:
-        lock.acquire(timeout=seconds, poll_interval=0.05)
-    except Timeout:
-        holder = f"another process, which holds {path}"
-        with contextlib.suppress(OSError, ValueError):
-            holder = f"process {int(path.read_text('ascii'))}"
-        raise JournalLockedError(
-            f"{what} is in use by {holder}; wait for it to end, or {mend}"
-        ) from None
-    try:
-        with contextlib.suppress(OSError):  # only for the message to a second process
-            _note_process(path)
-        yield
-    finally:
-        lock.release()
-
-
-def is_held(path: Path) -> bool:
-    """Return whether a process holds the lock file at ``path``, without holding it."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        # Shared, so that two readers do not take each other for a running process.
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def _note_process(path: Path) -> None:
-    """Write the id of this process to a file, never through a link."""
-    with os.fdopen(os.open(path, _FROM_SCRATCH), "wb") as file:
-        file.write(f"{os.getpid()}\n".encode())

@@ -15,13 +15,13 @@ from promptgraft.errors import JournalCorruptError, JournalError, JournalWriteEr
 from promptgraft.ground.content import File
 from promptgraft.ground.files import (
     NEW_FILE,
-    held_lock,
     make_folder,
     sweep,
     sync_folder,
     write_all,
     write_atomically,
 )
+from promptgraft.ground.locks import held_lock
 from promptgraft.ground.serde import shown
 from promptgraft.ground.text import shell_word
 from promptgraft.journal import records
@@ -149,7 +149,7 @@ class FileJournal(Journal):
     def _lock_in(self, stack: contextlib.ExitStack) -> None:
         path = self._path
         beside = path.with_name(f"{path.name}.lock")
-        if not path.parent.is_dir():  # filelock would create it
+        if not path.parent.is_dir():
             raise JournalWriteError(
                 f"journal {path} cannot be opened: there is no folder {path.parent}; "
                 "create it first"

@@ -27,10 +27,10 @@ from promptgraft.overrides.revision_files import (
     StoredRevision,
     addresses_in,
     find_root,
-    locked,
     read_file,
     refuse_foreign_links,
     seen_through,
+    store_locked,
 )
 from promptgraft.overrides.revisioned import (
     RevisionedStore,
@@ -82,7 +82,7 @@ class LookFile:
         line = canonical_json({"version": VERSION, **attrs.asdict(look)}).encode()
         try:
             refuse_foreign_links(self._root, [self._path])
-            with locked(self._path.with_name(".looks.lock"), _SECONDS):
+            with store_locked(self._path.with_name(".looks.lock"), _SECONDS):
                 if is_known(look, self.looks()):
                     return
                 with self._path.open("a+b") as file:
@@ -322,7 +322,7 @@ class LocalPromptOverridesStore(RevisionedStore):
             refuse_foreign_links(self._root, [path for files in involved for path in files.paths])
             with contextlib.ExitStack() as locks:
                 for lock in sorted({files.lock for files in involved}):
-                    locks.enter_context(locked(lock, self._lock_timeout_seconds))
+                    locks.enter_context(store_locked(lock, self._lock_timeout_seconds))
                 intent = self._intent.read()
                 if intent is None or intent.keys() <= files_by_address.keys():
                     if intent:

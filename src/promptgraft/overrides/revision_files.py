@@ -19,6 +19,7 @@ import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError, InvalidIdentifierError, StoreError
 from promptgraft.ground.files import make_folder, sync_folder, write_atomically
+from promptgraft.ground.locks import locked
 from promptgraft.ground.serde import parse_json, shown
 from promptgraft.ground.strict import structure
 from promptgraft.overrides.codec import decode_revision, marked, parse_revision, printable
@@ -187,26 +188,20 @@ class RevisionFiles:
 
 
 @contextlib.contextmanager
-def locked(path: Path, timeout_seconds: float) -> Iterator[None]:
+def store_locked(path: Path, timeout_seconds: float) -> Iterator[None]:
     """Hold the lock on the file at ``path``, against threads and processes alike."""
-    from filelock import FileLock, Timeout
-
-    # A new lock object for each operation: a shared one would admit other threads.
-    lock = FileLock(path, timeout=timeout_seconds, poll_interval=_POLL_SECONDS)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout:
-        raise StoreError(
-            f"override store {path.parent} is locked: waited {timeout_seconds:g} s for {path}; "
-            f"find out which process holds it (`fuser {path}`), let it finish, and try again"
-        ) from None
-    except OSError as error:
-        raise _refused("lock", path, error, "make the folder writable") from error
-    try:
+    with contextlib.ExitStack() as held:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(locked(path, seconds=timeout_seconds, every=_POLL_SECONDS))
+        except TimeoutError:
+            raise StoreError(
+                f"override store {path.parent} is locked: waited {timeout_seconds:g} s for {path}; "
+                f"find out which process holds it (`fuser {path}`), let it finish, and try again"
+            ) from None
+        except OSError as error:
+            raise _refused("lock", path, error, "make the folder writable") from error
         yield
-    finally:
-        lock.release()
 
 
 def refuse_foreign_links(root: Path, paths: Iterable[Path]) -> None:

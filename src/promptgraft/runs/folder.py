@@ -25,13 +25,12 @@ import attrs
 from promptgraft.errors import ConfigError, DataFormatError
 from promptgraft.ground.files import (
     NEW_FILE,
-    held_lock,
-    is_held,
     named_in_errors,
     opened,
     write_all,
 )
 from promptgraft.ground.folders import folder_opened, remove_tree
+from promptgraft.ground.locks import held_lock, is_held
 from promptgraft.ground.serde import Json, digest_text, parse_json, shown
 from promptgraft.ground.strict.checks import Kind
 from promptgraft.ground.strict.nodes import Source
