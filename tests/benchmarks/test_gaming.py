@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from further import thorough
+from further import some
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -17,12 +15,7 @@ import gaming
 from promptgraft.search.verdict import RunVerdict
 
 
-def quick(worlds: Sequence[gaming.World]) -> list[Any]:
-    """Leave two of three worlds to ``make thorough``."""
-    return [*worlds[::3], *thorough(one for at, one in enumerate(worlds) if at % 3)]
-
-
-@pytest.mark.parametrize("world", quick(gaming.GAMED), ids=lambda world: world.name)
+@pytest.mark.parametrize("world", some(gaming.GAMED), ids=lambda world: world.name)
 def test_a_gamed_metric_is_noticed(world: gaming.World) -> None:
     result = gaming.optimized(world, seed=1)
     assert (result.verdict, result.improved) == (RunVerdict.GAMED, False)
@@ -31,7 +24,7 @@ def test_a_gamed_metric_is_noticed(world: gaming.World) -> None:
     assert all(f"gamed? {sign}" in result.remarks for sign in result.held_out.signs)
 
 
-@pytest.mark.parametrize("world", quick(gaming.HONEST), ids=lambda world: world.name)
+@pytest.mark.parametrize("world", some(gaming.HONEST), ids=lambda world: world.name)
 def test_an_honest_gain_is_not_marked(world: gaming.World) -> None:
     result = gaming.optimized(world, seed=2, hidden=True)
     assert result.held_out is not None

@@ -85,19 +85,22 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_project(tmp_path_factory.mktemp("project"), file=file)
 
 
+@pytest.fixture(scope="module")
+def kept_manager(kept_database: Database, project: Path) -> JobManager:
+    return JobManager(kept_database, projects={"support": project})
+
+
 @pytest.fixture
-def manager(database: Database, project: Path) -> JobManager:
-    return JobManager(database, projects={"support": project})
+def manager(database: Database, kept_manager: JobManager) -> JobManager:
+    """Return the manager of a database whose tables are empty."""
+    return kept_manager
 
 
 @pytest.fixture(scope="module")
-def server(
-    kept_database: Database, project: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Client]:
-    manager = JobManager(kept_database, projects={"support": project})
+def server(kept_manager: JobManager, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     # Requests are far enough apart for any limit.
     now = itertools.count(0, 10).__next__
-    with served(manager, tmp_path_factory.mktemp("mirrors"), now=now) as found:
+    with served(kept_manager, tmp_path_factory.mktemp("mirrors"), now=now) as found:
         yield found
 
 

@@ -51,9 +51,15 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_project(tmp_path_factory.mktemp("project"))
 
 
+@pytest.fixture(scope="module")
+def kept_manager(kept_database: Database, project: Path) -> JobManager:
+    return JobManager(kept_database, projects={"support": project})
+
+
 @pytest.fixture
-def manager(database: Database, project: Path) -> JobManager:
-    return JobManager(database, projects={"support": project})
+def manager(database: Database, kept_manager: JobManager) -> JobManager:
+    """Return the manager of a database whose tables are empty."""
+    return kept_manager
 
 
 def submit(manager: JobManager, **changes: object) -> Job:

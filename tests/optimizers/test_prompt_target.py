@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agent_prompts
+from further import some
 from optimizers.worlds import (
     NOTES,
     PROMPT,
@@ -282,7 +283,7 @@ LONG = {
 }
 
 
-@pytest.mark.parametrize("case", LONG)
+@pytest.mark.parametrize("case", some(LONG))
 def test_very_long_texts_are_grafted_in_one_pass(case: str) -> None:
     path, text = LONG[case]
     target = target_of(Prompt(TEMPLATE), path, max_part_chars=MAX_BODY_CHARS)

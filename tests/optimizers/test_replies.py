@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 
 from agent_prompts import SOURCE, SQLI, Hits, ReadParams, Review, SearchParams
+from further import thorough
 from one_pass import check_one_pass
 from optimizers.sloppy import BATCH, PIECES, SEEDS, Sloppy, a_text, a_value, batches, damaged
 from promptgraft.ground.serde import parse_json
@@ -772,9 +773,9 @@ def test_fresh_keys_are_valid_and_fresh(seed: int) -> None:
         (read_all_said, '{{"{}": 1}}', "a"),
         (read_call, '{{"description": "{}"}}', "\\ud800"),
         (read_call, '{{"description": {}}}', "[1,"),
-        (read_json_task, '{{"objective": "a", "outcome": 1, "steps": [{}]}}', "{},"),
         (read_json_task, '{{"objective": "a", "outcome": 1, "steps": {}', "[{'tool': "),
         (read_all_said, '{{"aliases": [{}]}}', "'a', // b\n"),
+        *thorough([(read_json_task, '{{"objective": "a", "outcome": 1, "steps": [{}]}}', "{},")]),
     ],
 )
 def test_a_long_reply_is_read_or_refused_in_one_pass(
