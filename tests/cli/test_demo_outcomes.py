@@ -338,7 +338,7 @@ def test_a_budget_too_small_for_one_step_is_wrong_use(model: Model, console: Con
 
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == (
-        "promptgraft: --budget: expected at least 18 test calls, enough for the baseline and one "
+        "promptgraft: --budget: expected at least 18 test calls, enough for your prompt and one "
         "step, found 17\n"
     )
     assert console("demo", "--budget", "18").code in (0, 1)

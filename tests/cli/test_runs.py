@@ -360,7 +360,7 @@ def test_a_held_out_case_without_an_answer_says_why(console: Console, demo: Path
     assert shown.code == 2
     assert (
         f"candidate {other} of run {folder.id} has no answer to a case `{case}`: it is an unseen "
-        "case; only baseline and winner are evaluated on it\n" in shown.err
+        "case; only your prompt and the winner are evaluated on it\n" in shown.err
     )
     assert f"(did you mean `{case}`?)" in console("show", "latest", "--case", f"{case}x").err
 

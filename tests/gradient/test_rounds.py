@@ -202,7 +202,7 @@ def test_what_cannot_be_begun_is_refused_before_the_first_call() -> None:
     with pytest.raises(ConfigError) as poor:
         settings(rollout_budget=20)
     assert str(poor.value) == (
-        "rollout_budget: expected at least 24 (the baseline takes 6 test calls, "
+        "rollout_budget: expected at least 24 (your prompt takes 6 test calls, "
         "one step up to 18), found 20; raise it, or lower the number of validation cases "
         "(pareto_set_size in Python) or train_batch"
     )

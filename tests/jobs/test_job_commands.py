@@ -218,6 +218,10 @@ def test_the_same_commands_ask_a_server(
         assert "no project `other`" in said(
             capsys, "jobs", "submit", "triage", "--project", "other", code=2
         )
+        with monkeypatch.context() as elsewhere:
+            elsewhere.chdir(in_a_project.parent)
+            told = said(capsys, "jobs", "datasets", "list", code=2)
+            assert f"promptgraft: --project: name a project of {server.url}; there is no" in told
         assert said(capsys, "jobs", "change", job, "--priority", "2").endswith("is queued\n")
         assert work_off(manager) == 1
         assert "completed" in said(capsys, "jobs", "show", job[:6])

@@ -199,7 +199,7 @@ def test_a_pareto_set_that_leaves_nothing_to_learn_from_is_refused(size: int) ->
 
 def test_a_budget_that_does_not_pay_for_one_step_is_refused() -> None:
     refused(
-        "rollout_budget: expected at least 18 (the baseline takes 6 test calls, "
+        "rollout_budget: expected at least 18 (your prompt takes 6 test calls, "
         "one step up to 12), found 17",
         rollout_budget=17,
     )

@@ -15,7 +15,7 @@ from promptgraft.project.replaying import replayed
 from promptgraft.project.running import Changes, keep, loaded, loaded_again, run_dry, run_job
 from promptgraft.runs import RunFolder
 from promptgraft.runtime import Cancellation
-from promptgraft.search import StopReason
+from promptgraft.search import MaxProposals, NoImprovement, StopReason, TargetScore
 from promptgraft.search.events import RolloutCompleted
 
 PROJECT = """
@@ -150,6 +150,18 @@ def test_changes_of_a_run_are_kept_but_for_its_time(project: Path) -> None:
         assert again.job.context.overrides_tag == "canary"
         assert again.job.config.seed == 4
         assert str(again.job.config.limits.max_cost) == "2.50"
+
+
+def test_a_changed_limit_takes_the_place_of_that_of_the_project(project: Path) -> None:
+    stoppers = "[{no_improvement: {steps: 2}}, {max_proposals: {proposals: 9}}]"
+    limits = f"minibatch_size: 4, limits: {{stoppers: {stoppers}}}"
+    (project / "promptgraft.yaml").write_text(PROJECT.replace("minibatch_size: 4", limits))
+    with loaded(None, str(project), changes=Changes(patience=30, target_score=0.9)) as source:
+        assert source.job.config.limits.stoppers == (
+            MaxProposals(9),
+            NoImprovement(30),
+            TargetScore(0.9),
+        )
 
 
 def test_listeners_are_told_of_a_run_and_may_cancel_it(project: Path) -> None:

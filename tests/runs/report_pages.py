@@ -80,7 +80,7 @@ def small_run(**changes: Any) -> ReportData:
         ),
         "verdict": RunVerdict.IMPROVED,
         "stopped": "too few test calls left for another step and the final test",
-        "stop_detail": "1 of 60 rollouts is left",
+        "stop_detail": "1 of 60 test calls is left",
         "gains": {"section": 0.1, "merge": 0.2},
         "case_ids": ("t-1", "t-2", "t-3", "t-4"),
         "candidates": (

@@ -110,7 +110,7 @@ def test_other_texts_under_the_same_ids_are_noticed(first: RunFolder, tmp_path: 
 def test_other_held_out_examples_leave_d_pareto_alone(first: RunFolder, tmp_path: Path) -> None:
     said = found(first, tmp_path, held_out=held_out(2))
     assert said.pareto == ()
-    differing = "the tested held-out cases differ: 1 in A, 2 in B, 1 in both"
+    differing = "the tested unseen cases differ: 1 in A, 2 in B, 1 in both"
     assert said.held_out == (differing,)
     assert said.reasons == (f"scores of unseen cases cannot be compared: {differing}",)
 

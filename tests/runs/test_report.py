@@ -120,7 +120,7 @@ def test_the_held_out_result_comes_first_then_the_verdict() -> None:
     assert "Stopped Too few test calls left for another step and the final test." in section(
         page, "verdict"
     )
-    assert "It ended here: 1 of 60 rollouts is left." in Page(page).text
+    assert "It ended here: 1 of 60 test calls is left." in Page(page).text
 
 
 @pytest.mark.parametrize(

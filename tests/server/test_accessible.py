@@ -83,6 +83,12 @@ SCROLLERS = """() => [...document.querySelectorAll('.scroll')]
     .filter(found => found.tabIndex < 0 && (
         found.scrollWidth > found.clientWidth + 1 || found.scrollHeight > found.clientHeight + 1))
     .map(found => found.outerHTML.slice(0, 90))"""
+WORDS = """() => [...document.querySelectorAll('body, body *')]
+    .filter(found => !found.closest('pre, code, script, style'))
+    .flatMap(found => [...found.childNodes].filter(node => node.nodeType === 3))
+    .filter(node => /\\b(held.out|rollouts?|baselines?)\\b/i.test(node.data))
+    .map(node => node.data.trim().slice(0, 90))"""
+"""Words of the library that people need not know: your prompt, test calls, unseen cases."""
 LAYOUT = f"() => [{SIDEWAYS}, {CLIPPED}, {UNREACHED}, {SCROLLERS}].map(look => look())"
 
 GREEN = """() => {
@@ -178,7 +184,7 @@ def faults_of(page: Page, screens: Sequence[Screen] = EXTREMES) -> list[str]:
     """Return what is wrong, on some screens, with a page that has loaded axe."""
     page.evaluate(OPEN_ALL)
     page.evaluate(MARK_ALIKE)
-    faults: list[str] = []
+    faults = [f"not a plain word: {text}" for text in page.evaluate(WORDS)]
     for width, scheme, looks in screens:
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)

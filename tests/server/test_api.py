@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import io
 import json
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from openapi_spec_validator import validate
 from sqlalchemy import update
+from starlette.types import Message
 
 from jobs.job_world import FILE, work_off, write_project
 from promptgraft.errors import ConfigError, DataFormatError
@@ -22,7 +24,7 @@ from promptgraft.service.jobs import Job, JobManager, JobState, Worker
 from promptgraft.service.jobs.client import JobClient
 from promptgraft.service.jobs.lines import JobLine, LineKind, encoded_plain
 from promptgraft.service.jobs.rows import JobRows
-from promptgraft.service.server import Scope, TokenStore
+from promptgraft.service.server import Scope, TokenStore, make_app
 from promptgraft.service.server.api import ROUTES
 from promptgraft.service.server.calls import Route
 from promptgraft.service.server.problems import problem_of
@@ -173,6 +175,26 @@ def test_who_did_what_is_in_the_events_and_on_the_page(client: Client, manager: 
     ):
         assert line in page
     assert "started by w1" in page
+
+
+def test_a_client_that_leaves_is_no_fault_of_the_server(
+    client: Client, manager: JobManager, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = make_app(manager, access=client.access, mirrors=tmp_path / "left")
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    headers = [(b"host", client.url.removeprefix("http://").encode())]
+    headers.append((b"authorization", f"Bearer {client.token}".encode()))
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": headers}
+    asyncio.run(app({**scope, "scheme": "http", "server": ("127.0.0.1", 80)}, receive, send))
+    assert sent[0]["status"] == 408
+    assert "fault" not in caplog.text
 
 
 def test_who_deleted_a_job_is_in_the_log(client: Client, caplog: pytest.LogCaptureFixture) -> None:

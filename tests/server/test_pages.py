@@ -276,6 +276,21 @@ def test_a_page_that_goes_on_keeps_the_focus_and_one_that_has_ended_asks_for_not
     assert requests == []
 
 
+def test_a_press_counts_though_its_page_changes(
+    watched: Watched, client: Client, manager: JobManager
+) -> None:
+    page = watched.page
+    job = manager.create("support", "triage", {"budget": 120})
+    page.goto(f"{client.url}/jobs/{job.id}")
+    page.get_by_role("button", name="Cancel").hover()
+    page.mouse.down()
+    with page.expect_response("**/live"):
+        assert Worker(manager).claim()
+    page.evaluate("new Promise(done => requestIdleCallback(done))")
+    page.mouse.up()
+    expect(page.locator("#live")).to_contain_text("asked to cancel")
+
+
 def test_text_survives_a_provider_that_signs_in(watched: Watched, client: Client) -> None:
     page = watched.page
     typed = {"note": "a <b>thought", "budget": "90", "by": "local"}

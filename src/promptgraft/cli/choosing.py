@@ -246,7 +246,7 @@ _tried = options.together(
     click.option(
         "--candidate",
         type=options.at_least(0),
-        help="Use another candidate of that run; 0 is its baseline.",
+        help="Use another candidate of that run; 0 is your prompt.",
     ),
     options.project_option,
     options.json_option,

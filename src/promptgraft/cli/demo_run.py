@@ -130,8 +130,8 @@ def _config(example: RunConfig, options: DemoOptions) -> RunConfig:
     least = config.least_budget - for_held_out
     if options["budget"] < least:
         raise ConfigError(
-            f"--budget: expected at least {least} test calls, enough for the "
-            f"baseline and one step, found {options['budget']}"
+            f"--budget: expected at least {least} test calls, enough for your "
+            f"prompt and one step, found {options['budget']}"
         )
     return attrs.evolve(config, rollout_budget=options["budget"] + for_held_out)
 

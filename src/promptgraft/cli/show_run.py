@@ -312,7 +312,7 @@ def _why_not_tried(
     if held_out is not None and held_out.why_not:
         return f": it is an unseen case, and was not measured: {held_out.why_not}"
     if held_out is not None:
-        return ": it is an unseen case; only baseline and winner are evaluated on it"
+        return ": it is an unseen case; only your prompt and the winner are evaluated on it"
     if case in record.pareto_ids:
         return "; it was not evaluated on it"
     near = did_you_mean(case, [*record.pareto_ids, *unseen])

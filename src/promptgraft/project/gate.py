@@ -193,7 +193,7 @@ def _number(record: RunRecord, candidate: int | None) -> int:
         if chosen.candidate is None:
             raise ConfigError(
                 f"run {record.id}: {chosen.why_not}; name a candidate with `--candidate`, 0 is "
-                "the baseline"
+                "your prompt"
             )
         return chosen.candidate
     if candidate >= len(record.candidates):

@@ -205,8 +205,10 @@ class Changes:
             ConfigError: a change does not suit the job.
         """
         limit_changes = _given(self, "max_cost", "max_tokens", "timeout")
-        stoppers = [*job.config.limits.stoppers, *self._stoppers]
-        limits = attrs.evolve(job.config.limits, **limit_changes, stoppers=stoppers)
+        stoppers = list(self._stoppers)
+        changed_kinds = {type(stopper) for stopper in stoppers}
+        kept = [one for one in job.config.limits.stoppers if type(one) not in changed_kinds]
+        limits = attrs.evolve(job.config.limits, **limit_changes, stoppers=[*kept, *stoppers])
         settings = _given(self, "seed")
         if self.budget is not None:
             settings["rollout_budget"] = self.budget

@@ -121,7 +121,7 @@ def incomparable(
     data_sets = {shown(fingerprint.get("dataset")) for fingerprint in prints if fingerprint}
     if len(data_sets) > 1 and set(first.pareto_ids) == set(second.pareto_ids):
         pareto = ("the training examples differ, and those of the validation set may too",)
-    held_out = _other_cases("tested held-out cases", tested(first), tested(second), labels)
+    held_out = _other_cases("tested unseen cases", tested(first), tested(second), labels)
     return Incomparable(pareto=(*judged, *pareto), held_out=(*judged, *held_out))
 
 

@@ -448,7 +448,7 @@ class RunConfig(Settings, ABC):
             last = "".join(f", {what} {size}" for what, size in reserves.items() if size)
             tests = ", of test cases" if self.following_size else ""
             raise ConfigError(
-                f"rollout_budget: expected at least {self.least_budget} (the baseline takes "
+                f"rollout_budget: expected at least {self.least_budget} (your prompt takes "
                 f"{self.baseline_size} test calls, one step up to {self.step_size}{last}), found "
                 f"{self.budget}; raise it, or lower the number of validation cases "
                 f"(pareto_set_size in Python){tests}{self.smaller_steps}"

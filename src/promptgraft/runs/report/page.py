@@ -326,6 +326,7 @@ def make_environment(*folders: Path) -> Environment:
         "score": score,
         "average": mean_score,
         "mean": shown_mean,
+        "changed": lambda one: one.changed if one.candidate else "your prompt",
         "minus": lambda one, other: None if None in (one, other) else one - other,
         "signed": lambda value: f"{value:+.3f}",
         "counted": lambda number, noun: counted(number, noun).replace(

@@ -145,7 +145,12 @@ class JobsPlace:
     def project(self, given: tuple[str, ...]) -> str:
         """Return the name of the one project of a new job."""
         is_named = self.server is not None and given
-        names = list(given if is_named else named_projects(given))
+        try:
+            names = list(given if is_named else named_projects(given))
+        except ConfigError as error:
+            if self.server is None or given:
+                raise
+            raise ConfigError(f"--project: name a project of {self.server}; {error}") from None
         if len(names) > 1:
             raise ConfigError("--project: a job belongs to one project; name it once")
         return names[0]

@@ -455,6 +455,8 @@ class _Server:
         except TimeoutError:
             seconds = self._access.limits.body_seconds
             raise ApiProblem(408, f"body: did not arrive within {seconds:.0f} seconds") from None
+        except ClientDisconnect:  # nobody reads the reply, but it is no fault of the server
+            raise ApiProblem(408, "body: the client left before it had arrived") from None
 
     def show_metrics(self, call: ApiCall) -> ApiReply:
         """Return metrics for Prometheus."""
@@ -571,7 +573,7 @@ class _Server:
         """Return the fields of a form whose sender is signed out; none if it is no form."""
         if request.method != "POST":
             return {}
-        with contextlib.suppress(ApiProblem, ClientDisconnect):
+        with contextlib.suppress(ApiProblem):
             # Not the longest of data sets: anybody may send this, and the page has all of it.
             body = await self._body(request, MOST_BODY_BYTES)
             form = parsed_form(request.headers.get("content-type", ""), body)

@@ -32,7 +32,11 @@
     if (!answer.ok) throw new Error(answer.statusText);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of all("[data-part]", fresh)) {
-      const old = document.getElementById(part.id);
+      let old;
+      // A button that is replaced while somebody presses it would do nothing.
+      while ((old = document.getElementById(part.id))?.matches(":active")) {
+        await new Promise((done) => setTimeout(done, 50));
+      }
       if (old && served.get(part.id) !== part.outerHTML) {
         remember(part);
         replace(old, part);
