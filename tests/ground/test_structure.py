@@ -333,7 +333,17 @@ def test_data_that_is_nested_too_deeply_is_refused() -> None:
     data: dict[str, object] = {"value": 1}
     for _ in range(5000):
         data = {"value": 1, "children": [data]}
-    assert fault(data, Node).startswith("the data is nested too deeply @ $.children[0].children[0]")
+
+    def check(depth: int) -> None:
+        """Call ``fault`` from so many frames further down, which moves the end of the stack."""
+        if depth:
+            check(depth - 1)
+        else:
+            said = fault(data, Node)
+            assert said.startswith("the data is nested too deeply @ $.children[0].children[0]")
+
+    for depth in range(0, 40, 5):
+        check(depth)
 
 
 def test_a_class_that_no_data_can_become_is_known_before_there_is_data() -> None:
