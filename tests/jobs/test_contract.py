@@ -231,6 +231,7 @@ def test_a_key_that_is_none_is_refused(jobs: Jobs) -> None:
         ({"budget": 10**9 + 1}, "budget: expected an integer from 1 to 1,000,000,000, found 10"),
         ({"max_cost": "1e400"}, "above 0 and of at most 1,000,000,000, such as 2.50, found '1e4"),
         ({"budgt": 5}, "budgt: unknown key (did you mean `budget`?)"),
+        ({"targets": {}}, "targets: unknown key; write `tuning: {targets: {parts: [...]}}`"),
         ({"max_iterations": 101}, "max_iterations: expected an integer from 1 to 100, found 101"),
         ({"target_score": 1.5}, "target_score: expected a number from 0 to 1, found 1.5"),
         ({"patience": 51}, "patience: expected an integer from 1 to 50, found 51"),

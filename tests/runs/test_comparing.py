@@ -72,9 +72,9 @@ def test_other_metrics_make_no_score_comparable(first: RunFolder, tmp_path: Path
 
 
 def test_metrics_that_differ_are_named_without_their_digests(tmp_path: Path) -> None:
-    def run(name: str, body: str, option: str = "") -> RunRecord:
+    def run(name: str, body: str, option: str = "", more: str = "") -> RunRecord:
         folder = tmp_path / name
-        metrics = f"[{{name: python, function: own.py:m}}, {{name: exact{option}}}]"
+        metrics = f"[{{name: python, function: own.py:m}}, {{name: exact{option}}}]{more}"
         file = FILE.replace("[{name: exact}]", metrics)
         path = write_project(folder, file=file)
         path.with_name("own.py").write_text(f"def m(case, answer):\n    return {body}\n")
@@ -85,9 +85,13 @@ def test_metrics_that_differ_are_named_without_their_digests(tmp_path: Path) -> 
     for other, reason in (
         (run("b", "0.25"), "the functions of `metric python` differ: 'own.m' was edited"),
         (run("c", "0.5", ", ignore_case: true"), "the metrics differ: metric `exact`"),
+        (
+            run("d", "0.5", more="\naggregation: {weights: {exact: 1}}"),
+            "the functions of `aggregation` differ: none in A, 'promptgraft.evals.aggregate.W",
+        ),
     ):
-        [found_reason] = incomparable(first, other).pareto
-        assert found_reason.removesuffix(" between A and B") == reason
+        *_, found_reason = incomparable(first, other).pareto
+        assert found_reason.removesuffix(" between A and B").startswith(reason)
 
 
 def test_other_weights_make_no_score_comparable(first: RunFolder, tmp_path: Path) -> None:
@@ -124,6 +128,7 @@ def test_a_run_without_a_winner_has_tested_none(first: RunFolder, tmp_path: Path
     page = comparison_page(record, other)
     assert "B has no winner that was tested on unseen cases." in page
     assert "A has no winner" not in page
+    assert '<td class="n"></td>' not in comparison_page(other, other, record)
 
 
 def test_winners_that_were_tested_on_other_cases_are_compared_on_those_in_common(

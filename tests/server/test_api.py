@@ -192,7 +192,12 @@ def test_a_client_that_leaves_is_no_fault_of_the_server(
     headers = [(b"host", client.url.removeprefix("http://").encode())]
     headers.append((b"authorization", f"Bearer {client.token}".encode()))
     scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": headers}
-    asyncio.run(app({**scope, "scheme": "http", "server": ("127.0.0.1", 80)}, receive, send))
+    scope |= {"scheme": "http", "server": ("127.0.0.1", 80)}
+
+    async def ask() -> None:
+        await app(scope, receive, send)
+
+    asyncio.run(ask())
     assert sent[0]["status"] == 408
     assert "fault" not in caplog.text
 

@@ -28,6 +28,7 @@ VERDICT = "verdict"
 """The name of the row of figures that says what each run has shown."""
 
 _DIGEST = re.compile(r" [0-9a-f]{12,64}$")
+_NO_FUNCTION = "builtins.NoneType "
 _JUDGED_BY = {
     "metrics": "metrics",
     "objectives.weights": "weights of the objectives",
@@ -222,7 +223,8 @@ def figure_rows(
             # A difference between means of other cases would mean nothing.
             more = "" if differing.held_out else difference(*means)
             rows.append((f"unseen cases, {name}", *map(score, means), more))
-        rows.append(("unseen cases, gain", first_gain.short, second_gain.short, ""))
+        shorts = (one.short or "none" for one in (first_gain, second_gain))
+        rows.append(("unseen cases, gain", *shorts, ""))
         counts = (side.short_counts if side else "none" for side in gains)
         rows.append(("better, worse, same", *counts, ""))
     rows += _passing_rows(_passing(first), _passing(second), differing)
@@ -315,7 +317,8 @@ def _judges(fingerprint: Mapping[str, Json]) -> dict[str, Json]:
     return {what: fingerprint.get(key) for key, what in _JUDGED_BY.items()} | {
         f"functions of `{name}`": identity
         for name, identity in (functions.items() if isinstance(functions, dict) else ())
-        if name in {"feedback_fn", "aggregation"} or name.startswith("metric ")
+        if (name in {"feedback_fn", "aggregation"} or name.startswith("metric "))
+        and not str(identity).startswith(_NO_FUNCTION)
     }
 
 

@@ -286,6 +286,7 @@ def record_of(
     make: Callable[..., T] | None = None,
     skip: Collection[str] = (),
     special: Mapping[str, checks.Kind[object]] | None = None,
+    elsewhere: Mapping[str, str] | None = None,
     aliases: Mapping[str, str] | None = None,
     left_out: Collection[str] = (),
     about: str = "",
@@ -293,7 +294,15 @@ def record_of(
 ) -> checks.Kind[T]:
     """Return the kind of objects from which an attrs class is built; see :func:`keys_of`."""
     keys = keys_of(kind, skip=skip, special=special)
-    return record(make or kind, keys, aliases=aliases, left_out=left_out, about=about, rules=rules)
+    return record(
+        make or kind,
+        keys,
+        elsewhere=elsewhere,
+        aliases=aliases,
+        left_out=left_out,
+        about=about,
+        rules=rules,
+    )
 
 
 def keys_of(

@@ -435,7 +435,7 @@ def _columns(
     if len(pairs) == 1:
         return [(name, *pairs[0][name]) for name in names]
     firsts = {name: row[0] for rows in pairs for name, row in rows.items()}
-    empty = ("", "", "")
+    empty = ("none", "none", "")
     return [(name, firsts[name], *(rows.get(name, empty)[1] for rows in pairs)) for name in names]
 
 

@@ -297,7 +297,9 @@ class Approvals:
             select(self._requests).where(self._requests.c.number == number)
         ).all()
         if not rows:
-            raise JobNotFoundError(f"there is no request {number}")
+            raise JobNotFoundError(
+                f"there is no request {number}; `promptgraft jobs approvals list` shows all"
+            )
         return self._read(connection, rows)[0]
 
     def page(

@@ -188,6 +188,7 @@ class JobChanges:
 JOB_CHANGES: checks.Kind[JobChanges] = record_of(
     JobChanges,
     special={"tuning": checks.OBJECT, "max_cost": _MONEY, "tag": checked(checks.STRING, check_tag)},
+    elsewhere={"targets": "unknown key; write `tuning: {targets: {parts: [...]}}`"},
 )
 
 

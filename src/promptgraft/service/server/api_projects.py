@@ -393,7 +393,10 @@ def request_of(call: ApiCall) -> MoveRequest:
             request = call.manager.request(number)
             if call.caller.sees(request.move.project):
                 return request
-    raise JobNotFoundError(f"there is no request {call.path['number'][:40]}")
+    raise JobNotFoundError(
+        f"there is no request {call.path['number'][:40]}; `promptgraft jobs approvals list` shows "
+        "all"
+    )
 
 
 def request_json(request: MoveRequest) -> dict[str, Json]:
