@@ -296,11 +296,18 @@ def test_calls_that_are_the_answer_were_not_made(reply: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "is_warned"),
-    [({"state": "lost", "cost": 1}, True), ("lost", False), ({"state": "paid", "n": 1}, True)],
+    ("reply", "metric", "is_warned"),
+    [
+        ({"state": "lost", "cost": 1}, "exact", True),
+        ("lost", "exact", False),
+        ({"state": "paid", "n": 1}, "exact", True),
+        ([{"state": "paid"}], "exact", True),
+        ({"state": "lost"}, lambda case, answer: answer.text == case.expected, True),
+        ({"state": "lost"}, lambda case, answer: answer.output["state"] == case.expected, False),
+    ],
 )
 def test_objects_in_place_of_texts_are_told_before_the_search(
-    reply: object, is_warned: bool, caplog: pytest.LogCaptureFixture
+    reply: object, metric: Any, is_warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked_after: list[int] = []
 
@@ -312,11 +319,11 @@ def test_objects_in_place_of_texts_are_told_before_the_search(
         optimize(
             Texts(TEXTS, run=lambda texts, query: reply, key="desk"),
             [(f"Where is {number}?", "paid") for number in range(20)],
-            "exact",
+            metric,
             reflection_model=ScriptedAdapter(propose),
             rollout_budget=60,
         )
-    told = [number for number, line in enumerate(caplog.messages) if "they are objects" in line]
+    told = [number for number, line in enumerate(caplog.messages) if "they are data" in line]
     assert [number < asked_after[0] for number in told] == [True] * is_warned
 
 

@@ -179,6 +179,11 @@ REPLIES: Mapping[str, Callable[[], Any]] = {
         {"role": "user", "content": "?"},
         {"role": "assistant", "content": "yes"},
     ],
+    "messages, the last one of an SDK": lambda: [
+        {"role": "user", "content": "?"},
+        of("openai.types.chat", "ChatCompletion", CHAT).choices[0].message,
+    ],
+    "content of Anthropic": lambda: of("anthropic.types", "Message", ANTHROPIC).content,
     "new messages as data": lambda: [{"role": "assistant", "content": "yes"}],
     "Ollama": lambda: like("ollama._types", "ChatResponse", message=SAID),
     "Ollama text": lambda: like("ollama._types", "GenerateResponse", response="yes"),

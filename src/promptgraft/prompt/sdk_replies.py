@@ -137,6 +137,10 @@ def answer_in(value: object) -> object:
             return answer_in(message)
         case [*_, last] if any(_name_of(kind) in _MESSAGES for kind in type(last).__mro__):
             return answer_in(last)
+        case [{"role": str()}, *_, last] if _is_message(last):
+            return answer_in(last)
+        case [*parts] if {_name_of(type(part))[0] for part in parts} == {"anthropic"}:
+            return answer_in(_joined(value))  # the content of a message
         case (answer, completion) if type(completion).__name__ in _COMPLETIONS:
             return answer_in(answer)
         case {"messages": [*_, last], "structured_response": answer} if (
@@ -164,8 +168,11 @@ def _answer_of_object(value: object) -> object:
             return str.__str__(answer) if isinstance(answer, str) else answer
     reply: Any = value
     reply = reply.message if type(value).__name__ == "Choice" else reply
-    is_message = getattr(reply, "role", None) == "assistant" and hasattr(reply, "content")
-    return answer_in(_of_parts(reply) or "") if is_message else value
+    return answer_in(_of_parts(reply) or "") if _is_message(reply) else value
+
+
+def _is_message(value: object) -> bool:
+    return getattr(value, "role", None) == "assistant" and hasattr(value, "content")
 
 
 def history_in(value: object) -> object:

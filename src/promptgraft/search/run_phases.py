@@ -38,8 +38,9 @@ _SHOWN_CHARS = 60  # of the answer that all examples have
 _SCORE = "score"
 _FEWEST_OBJECTS = 3
 _OBJECTS = (
-    "the first %d answers score 0: they are objects such as `%s`, and `%s` is expected; return the "
-    "text alone, or say in the metric where it is, such as `answer_path: $.answer`"
+    "the first %d answers score 0: they are data such as `%s`, and `%s` is expected; return the "
+    "text alone, or say in the metric where it is, such as `answer_path: $.answer`, in a function "
+    "`answer.output`"
 )
 _logger = logging.getLogger("promptgraft")
 
@@ -67,7 +68,11 @@ class Remarks:
         self._are_alike = True
         self._count = 0
         self._examples: set[str] = set()
-        self._objects: int | None = 0
+        judges = [getattr(metric, "function", None) for metric in self.metrics] or [feedback_fn]
+        codes = (getattr(function, "__code__", None) for function in judges)
+        # A function that reads `output` expects data.
+        reads_data = any("output" in getattr(code, "co_names", ()) for code in codes)
+        self._objects: int | None = None if reads_data else 0
         self._by_metric: dict[str, list[float]] = {}
         self._reasons: dict[str, list[str]] = {}
         self._scored: set[str] = set()
@@ -95,7 +100,9 @@ class Remarks:
             self._examples.add(record.example_id)
         if self._objects is not None:
             is_text = record.expected_repr[:1] not in ("", "{", "[")
-            is_object = is_text and record.output_repr[:1] == "{" and not record.feedback.score
+            is_object = (
+                is_text and record.output_repr[:1] in ("{", "[") and not record.feedback.score
+            )
             self._objects = self._objects + 1 if is_object else None
         if self._objects == _FEWEST_OBJECTS:  # before a search is paid for
             answer, expected = _short(record.output_repr), _short(record.expected_repr)
