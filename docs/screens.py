@@ -142,7 +142,7 @@ def finished_pages(page: Page) -> Mapping[str, str]:
         "job-report": f"{first}/report",
         "compare": "/compare?job={}&job={}".format(*numbers),
         "tags": "/tags",
-        "workers": "/workers",
+        **{name: f"/{name}" for name in ("datasets", "approvals", "workers", "account")},
         "problem": "/jobs/none",
     }
 

@@ -461,14 +461,14 @@ def test_comments_are_kept_with_what_they_are_about(client: Client, done: Job) -
             answer = browser.post(f"/jobs/{done.id}", data=form)
             return str(answer.headers.get("location", answer.status_code))
 
-        assert say("<b>ship it</b>") == f"/jobs/{done.id}#comments"
+        assert say("<b>ship it</b>\r\nnow") == f"/jobs/{done.id}#comments"
         assert say("too long", "candidate 1") == f"/jobs/{done.id}/candidates/1#comments"
         where = say("a typo", "case l11")
         assert where == f"/jobs/{done.id}/case?id=l11#comments"
         assert say("  ") == "422"
         assert say("x" * 2_001) == "422"
         whole = browser.get(f"/jobs/{done.id}").text
-        assert "&lt;b&gt;ship it&lt;/b&gt;" in whole
+        assert "&lt;b&gt;ship it&lt;/b&gt;\nnow" in whole
         assert whole.count('<article class="comment">') == 3
         of_case = browser.get(where).text
         assert "a typo" in of_case
@@ -476,7 +476,7 @@ def test_comments_are_kept_with_what_they_are_about(client: Client, done: Job) -
         assert "commented" in browser.get(f"/jobs/{done.id}/events").text
     events = client.get(f"/jobs/{done.id}/events", limit=500).rows("events")
     texts = [row["text"] for row in events if row["event"] == "job_commented"]
-    assert texts == ["<b>ship it</b>", "too long", "a typo"]
+    assert texts == ["<b>ship it</b>\nnow", "too long", "a typo"]
 
 
 def test_candidates_are_compared_side_by_side(client: Client, manager: JobManager) -> None:

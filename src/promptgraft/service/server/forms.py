@@ -31,8 +31,12 @@ def parsed_form(content_type: str, body: bytes) -> dict[str, list[str]]:
         raise ApiProblem(415, f"expected a form, found {media[:100]}")
     try:
         # Bounded, because parsing takes time for every field.
-        return parse_qs(body.decode("utf-8", "replace"), max_num_fields=_MOST_FIELDS)
+        fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=_MOST_FIELDS)
     except ValueError:
         raise ApiProblem(
             400, f"expected a form of at most {_MOST_FIELDS} fields, found more"
         ) from None
+    # Browsers end the lines of a text with both characters, whatever was typed.
+    return {
+        name: [value.replace("\r\n", "\n") for value in values] for name, values in fields.items()
+    }
