@@ -217,18 +217,19 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
 
 
 _looked_at: set[str] = set()
+EXAMPLES = str(Path(__file__).parents[1] / "examples")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def no_modules_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Forget modules of temporary projects, which another test may have under the same names.
+    """Forget modules of projects and examples; others may have some under the same names.
 
     There are 10,000 modules, so it looks at those that are new.
     """
     yield
-    home = str(tmp_path_factory.getbasetemp())
+    homes = (str(tmp_path_factory.getbasetemp()), EXAMPLES)
     for name in sys.modules.keys() - _looked_at:
-        if (getattr(sys.modules[name], "__file__", None) or "").startswith(home):
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(homes):
             del sys.modules[name]
     _looked_at.update(sys.modules)
 
