@@ -84,7 +84,7 @@ def searched(subject: BlackBox, seed: int) -> int:
     """Run a search with 16 workers and four proposals at once, held-out; return its rollouts."""
     settings = config(
         seed=seed,
-        rollout_budget=260,
+        rollout_budget=340,
         proposals_per_step=4,
         target_section_paths=(),
         training_examples=(*examples("compared"), *examples("learned")),
@@ -129,7 +129,7 @@ def test_every_rollout_reads_the_texts_of_its_own_candidate(
         sources.texts, agent=Remembered(agent, reads), delivery=make(sources), key="agent"
     )
     rollouts = sum(searched(subject, seed) for seed in range(SEARCHES))
-    assert 200 * SEARCHES < rollouts == len(reads)
+    assert 250 * SEARCHES < rollouts == len(reads)
     assert len({expected for _, expected in reads}) > 10
     assert [one for one in reads if one[0] != one[1]] == []
     assert contents(sources.folder) == before
