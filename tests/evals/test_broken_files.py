@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,6 +49,16 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     folder.mkdir()
     fault = f"expected a file, found a folder at {folder}; name a file of cases in it"
     assert faults_of(folder) == (fault,)
+    train, test = folder / "train-0.csv", folder / "test-0.csv"
+    files = [os.path.relpath(file) for file in (train, test)]
+    train.touch()
+    assert faults_of(folder)[0].endswith(f"; name a file, such as {files[0]!r}")
+    test.touch()
+    assert faults_of(folder)[0].endswith(
+        f"; write `Splits.load(train={files[0]!r}, test={files[1]!r})`"
+    )
+    (folder / "train-1.csv").touch()
+    assert "or join them: `Dataset.of(" in faults_of(folder)[0]
     (tmp_path / "cases.jsonl").touch()
     meant = tmp_path / "case.jsonl"
     assert faults_of(meant) == (

@@ -126,6 +126,8 @@ def test_columns_without_names_are_refused() -> None:
         Dataset.of(pandas.DataFrame([["a", "b"]]))
     with pytest.raises(DataFormatError, match="columns: 2 columns are called 'a'"):
         Dataset.of(pandas.DataFrame([["a", "b"]], columns=["a", "a"]))
+    with pytest.raises(DataFormatError, match="out, of a table by `drop_duplicates"):
+        Dataset.of(pandas.DataFrame({"input": ["a", "a"]}))
 
 
 def test_a_parquet_file_is_a_data_set(tmp_path: Path) -> None:

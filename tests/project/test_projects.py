@@ -540,8 +540,7 @@ def test_a_pipe_in_place_of_a_file_is_named_as_one(folder: Path) -> None:
             (
                 "leave out `dataset.path` and write `splits: {files: {"
                 'train: ["files/hf/data/train-0.parquet", "files/hf/data/train-1.parquet"], '
-                'validation: "FILE", test: "files/hf/data/test-0.parquet"}}`, where FILE has some '
-                "of the training cases"
+                'test: "files/hf/data/test-0.parquet"}}`'
             ),
         ),
         (
@@ -557,7 +556,7 @@ def test_a_pipe_in_place_of_a_file_is_named_as_one(folder: Path) -> None:
             "files/hf",
             (
                 "it was saved by Hugging Face `datasets`; write cases to a file with "
-                "`load_from_disk('files/hf/train').to_json('cases.jsonl')`"
+                "`load_from_disk('files/hf/train').to_parquet('cases.parquet')`"
             ),
         ),
     ],

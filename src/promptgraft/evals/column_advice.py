@@ -90,7 +90,7 @@ class ColumnAdvice:
     def once(self) -> str:
         """Return what leaves out rows that repeat another one."""
         if self.maker == IN_CALL.maker:
-            return "take it out"
+            return "take it out, of a table by `drop_duplicates()`"
         return f"take it out, or set {self._written('duplicates', 'drop')}"
 
     def split(self, column: str) -> str:

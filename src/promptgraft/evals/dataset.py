@@ -174,7 +174,7 @@ class Dataset(Shown):
         if not is_file(path):
             from promptgraft.evals.several_files import refuse_several  # a mistake
 
-            refuse_several(path, root or Path())
+            refuse_several(path, root)
         kind = format_of(path, format)
         one_of(*DUPLICATES).hold("duplicates", duplicates)
         plain = PlainReader(
