@@ -209,7 +209,7 @@ def test_so_many_jobs_may_wait_and_no_more(jobs: Jobs, manager: JobManager) -> N
         connection.execute(sqlalchemy.insert(table), copies)
 
     manager.database.write(fill)
-    with pytest.raises(JobsFullError, match="the queue is full: 1,000 jobs are waiting; submit"):
+    with pytest.raises(JobsFullError, match="the queue is full: 1,000 jobs waiting; submit"):
         submit(jobs)
     with pytest.raises(JobsFullError):
         jobs.fork(ended.id)

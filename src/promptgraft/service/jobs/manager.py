@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from promptgraft.errors import ConfigError
 from promptgraft.ground.serde import Json, digest_json, parse_json
+from promptgraft.ground.text import counted
 from promptgraft.overrides.parts.validation import check_key
 from promptgraft.project import Project, load_project
 from promptgraft.project.other_cases import cases_for, rows_in
@@ -434,7 +435,7 @@ class JobManager(TagMover):
     ) -> Job:
         if (waiting := self._rows.waiting(connection)) >= self._most_queued:
             raise JobsFullError(
-                f"the queue is full: {waiting:,} jobs are waiting; submit it again later"
+                f"the queue is full: {counted(waiting, 'job')} waiting; submit it again later"
             )
         columns = {"id": uuid.uuid4().hex, "state": JobState.QUEUED, **values, **_columns(changes)}
         store = preparing.place_of_store(self._project(str(values["project"])))
