@@ -573,6 +573,7 @@ class Bill:
         ({"time": "noon"}, "has 'noon' at 'time', which is no ISO 8601 date"),
         ({"code": True}, "has True at 'code', true or false, where the prompt's answer has a numb"),
         ({"Total": 3}, "has 'Total', a field that no answer of the prompt has (did you mean `to"),
+        ({"total": 3, "tags": []}, "has 'tags', a field that no answer of the prompt has (it h"),
         ({"lines": [{"price": 3}]}, "has 'price', a field that no answer of the prompt has (it h"),
     ],
 )

@@ -301,8 +301,8 @@ _JSON_KINDS: Mapping[object, str] = {
 
 
 def _leaves(value: Json, path: Path = ()) -> Iterator[tuple[Path, Json]]:
-    """Yield the texts, numbers and truth values in a value, with their places."""
-    if value is not None and not isinstance(value, (dict, list)):
+    """Yield the texts, numbers, truth values and what is empty in a value, with their places."""
+    if value is not None and not _members(value, path):
         yield path, value
     for place, member in _members(value, path).items():
         yield from _leaves(member, place)
