@@ -287,10 +287,16 @@ def test_a_plan_warns_exactly_where_three_proposals_cannot_be_accepted(merges: i
 
 
 def test_a_plan_warns_of_few_examples_and_of_a_minibatch_that_is_never_full() -> None:
-    def warnings(training: int, validation: int, **changes: object) -> tuple[str, ...]:
+    def warnings(
+        training: int, validation: int, rollout_budget: object = 500, **changes: object
+    ) -> tuple[str, ...]:
         data = examples(training + validation)
         given = {"pareto_set_size": validation, "training_examples": data, **changes}
-        return Run(config(rollout_budget=500, **given)).plan().warnings
+        return Run(config(rollout_budget=rollout_budget, **given)).plan().warnings
+
+    assert warnings(10, 999, "light") == ()
+    [told] = warnings(10, 1000, "light")
+    assert re.match(r"rollout_budget: `light` means \d,\d{3} test calls, as there are 1,000", told)
 
     assert warnings(10, 10) == ()
     luck = "use 10 or more in each set, better 50, to tell a gain from luck"

@@ -20,6 +20,7 @@ from promptgraft.targets.judging import metrics_of
 
 _LEAST_ACCEPTED = 3  # kept candidates
 _FEW = 10  # cases
+_MANY = 1_000  # validation cases
 
 
 def advice(
@@ -39,6 +40,12 @@ def _of_settings(config: RunConfig) -> Iterator[str]:
         yield (
             f"there are only {' and '.join(few)} cases; use {_FEW} or more in each set, better 50, "
             "to tell a gain from luck"
+        )
+    if (many := sizes["validation"]) >= _MANY and isinstance(config.rollout_budget, str):
+        yield (
+            f"rollout_budget: `{config.rollout_budget}` means {config.budget:,} test calls, as "
+            f"there are {many:,} validation cases; 200 are enough: give `validation` a smaller "
+            "share in `splits.ratio` (in Python `Splits.by_ratio`), or name a number of calls"
         )
     count = len({case_of(example.id, example.family) for example in config.held_out})
     least, one = least_cases(LEVEL), " (a family is one)" if count < len(config.held_out) else ""
