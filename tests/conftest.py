@@ -216,7 +216,6 @@ def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     return pytester
 
 
-_looked_at: set[str] = set()
 EXAMPLES = str(Path(__file__).parents[1] / "examples")
 
 
@@ -224,14 +223,14 @@ EXAMPLES = str(Path(__file__).parents[1] / "examples")
 def no_modules_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Forget modules of projects and examples; others may have some under the same names.
 
-    There are 10,000 modules, so it looks at those that are new.
+    What test modules import at their top stays: they go on to use its classes.
     """
+    known = set(sys.modules)
     yield
     homes = (str(tmp_path_factory.getbasetemp()), EXAMPLES)
-    for name in sys.modules.keys() - _looked_at:
+    for name in sys.modules.keys() - known:
         if (getattr(sys.modules[name], "__file__", None) or "").startswith(homes):
             del sys.modules[name]
-    _looked_at.update(sys.modules)
 
 
 class _LocalOnly:

@@ -142,10 +142,10 @@ def test_too_few_cases_are_told_how_many_are_needed(console: Console, mails: Pat
     ended = console("check")
 
     assert ended.code == ExitCode.OK
-    assert "add cases to these 1: a search needs 20 or more" in ended.out
+    assert "add cases: a search needs 20 or more" in ended.out
     refused = console("optimize")
     assert refused.code == ExitCode.WRONG_USE
-    assert "add cases to these 1: a search needs 20 or more" in refused.err
+    assert "add cases: a search needs 20 or more" in refused.err
 
 
 def test_no_screen_of_a_run_speaks_the_language_of_the_engine(

@@ -171,7 +171,7 @@ def test_shares_that_are_none_are_refused(shares: tuple[float, float, float], me
 
 def test_cases_that_all_ask_the_same_are_refused_with_the_reason() -> None:
     alike = Dataset.of({"id": str(number), "input": " "} for number in range(40))
-    with pytest.raises(DataFormatError, match="add cases to these 40, which ask only 1 question: "):
+    with pytest.raises(DataFormatError, match="add cases, as these 40 ask only 1 question: "):
         Splits.by_ratio(alike)
 
 
@@ -283,7 +283,9 @@ def test_what_is_asked_is_the_whole_conversation() -> None:
 
 def test_cases_that_are_no_data_set_say_what_to_write() -> None:
     sets: Any = {"train": [("a", "b")], "validation": [("c", "d")]}
-    with pytest.raises(ConfigError, match=r"^train: expected a Dataset, .*; write `Dataset.of\("):
+    with pytest.raises(
+        ConfigError, match=r"^train: expected a Dataset, .*; write `promptgraft.Dataset.of\("
+    ):
         Splits(**sets)
     with pytest.raises(ConfigError, match=r"found the sets `train`, .* each by `Splits.of_sets`$"):
         Dataset.of(sets)

@@ -274,8 +274,8 @@ def _more_cases(cases: int, questions: int) -> str:
     advice = "a search needs 20 or more, and about 50 in the test set to prove a gain"
     if questions > 20:
         return f"split them more evenly, or without `stratify`; {advice}"
-    same = f", which ask only {counted(questions, 'question')}" if questions < cases else ""
-    return f"add cases to these {cases}{same}: {advice}"
+    same = f", as these {cases} ask only {counted(questions, 'question')}"
+    return f"add cases{same if questions < cases else ''}: {advice}"
 
 
 def _parted(

@@ -345,7 +345,7 @@ MISTAKES: tuple[Mistake, ...] = (
         "".join(CASES.splitlines(keepends=True)[:3]),
         place="splits: cases.jsonl",
         found="train 2, validation 0",
-        mend="add cases to these 3",
+        mend="add cases",
     ),
     data(
         "an expected answer that is no choice",
@@ -571,7 +571,7 @@ MISTAKES: tuple[Mistake, ...] = (
         code=0,
         place="promptgraft.yaml:",
         found="train 0, validation 1, test 0",
-        mend="add cases to these 1",
+        mend="add cases",
     ),
     # Mistakes with files of others
     *(
