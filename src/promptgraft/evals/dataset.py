@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from promptgraft.evals.case_reader import CaseFiles, CaseReader
 from promptgraft.evals.plain import Names, PlainReader
 from promptgraft.evals.rows import ENDINGS, SETS, CaseFaults, Row, jsonl_rows
 from promptgraft.evals.types import Case, as_cases, cases_of
-from promptgraft.ground.content import named
+from promptgraft.ground.content import in_words, named
 from promptgraft.ground.files import as_path, is_file
 from promptgraft.ground.frames import Frame, is_frame
 from promptgraft.ground.notebook import Card, Shown, cell, first_rows
@@ -23,6 +24,7 @@ from promptgraft.ground.serde import (
     Json,
     did_you_mean,
     digest,
+    map_texts,
     shown,
     unstructure,
 )
@@ -279,6 +281,11 @@ class Dataset(Shown):
         """The ids of the cases, in order."""
         return tuple(case.id for case in self.cases)
 
+    @cached_property
+    def question_digests(self) -> Mapping[str, HexDigest]:
+        """By id, a digest of what each case asks."""
+        return {case.id: question_digest(case) for case in self.cases}
+
     def subset(self, ids: Collection[str], name: str) -> Dataset:
         """Return the cases with these ids, in the order of this set.
 
@@ -324,6 +331,21 @@ def _named(given: Mapping[str, str | Sequence[str] | None], fields: Names) -> Na
 def asked_by(case: Case) -> Json:
     """Return the input of a case, or the user's messages of a conversation."""
     return named([turn.user for turn in case.turns] if case.turns else case.input)
+
+
+def question_digest(case: Case) -> HexDigest:
+    """Return a digest of what a case asks, ignoring letter case and white space."""
+    question: Json = [
+        asked_by(case),
+        [[message.speaker.value, in_words(message.text)] for message in case.context],
+        unstructure(case.state),
+    ]
+    return asked_digest(question)
+
+
+def asked_digest(asked: Json) -> HexDigest:
+    """Return a digest of plain data, ignoring letter case and white space."""
+    return digest(map_texts(asked, lambda text: " ".join(text.split()).casefold()))
 
 
 def _cell(value: Json) -> str:

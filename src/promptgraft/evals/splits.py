@@ -10,21 +10,16 @@ from pathlib import Path
 import attrs
 
 from promptgraft.errors import ConfigError, DataFormatError
-from promptgraft.evals.dataset import Dataset, asked_by
+from promptgraft.evals.dataset import Dataset
 from promptgraft.evals.plain import Names
 from promptgraft.evals.rows import SETS, CaseFaults
 from promptgraft.evals.types import Case
-from promptgraft.ground.content import in_words
 from promptgraft.ground.notebook import Card, Shown, Table
 from promptgraft.ground.serde import (
-    HexDigest,
     Json,
     canonical_json,
     did_you_mean,
-    digest,
-    map_texts,
     shown,
-    unstructure,
 )
 from promptgraft.ground.strict.checks import SHARE, instance
 from promptgraft.ground.text import counted, listed
@@ -223,21 +218,6 @@ class Splits(Shown):
         )
 
 
-def question_digest(case: Case) -> HexDigest:
-    """Return a digest of what a case asks, ignoring letter case and white space."""
-    question: Json = [
-        asked_by(case),
-        [[message.speaker.value, in_words(message.text)] for message in case.context],
-        unstructure(case.state),
-    ]
-    return asked_digest(question)
-
-
-def asked_digest(asked: Json) -> HexDigest:
-    """Return a digest of plain data, ignoring letter case and white space."""
-    return digest(map_texts(asked, lambda text: " ".join(text.split()).casefold()))
-
-
 def _check_sources(sources: Mapping[str, Path | None], faults: CaseFaults) -> None:
     there = {name: path for name, path in sources.items() if path is not None and path.exists()}
     for first, second in combinations(there, 2):
@@ -248,7 +228,7 @@ def _check_sources(sources: Mapping[str, Path | None], faults: CaseFaults) -> No
 
 def _check_cases(parts: Mapping[str, Dataset], faults: CaseFaults) -> None:
     by_id = {name: {case.id: case for case in part} for name, part in parts.items()}
-    digests = {n: {case.id: question_digest(case) for case in part} for n, part in parts.items()}
+    digests = {name: part.question_digests for name, part in parts.items()}
     by_digest = {n: {digests[n][case.id]: case for case in part} for n, part in parts.items()}
     for first, second in combinations(parts, 2):
         for case in parts[second]:
@@ -324,7 +304,7 @@ def _together(dataset: Dataset) -> Iterable[list[Case]]:
             key = first[key]
         return key
 
-    digests = {case.id: question_digest(case) for case in dataset}
+    digests = dataset.question_digests
     for case in (case for case in dataset if case.family):
         first[root(digests[case.id])] = root(f"family {case.family}")
     groups: dict[str, list[Case]] = {}

@@ -24,7 +24,7 @@ from promptgraft.evals.judges.registry import judge_kinds
 from promptgraft.evals.metrics.functions import Python
 from promptgraft.evals.metrics.registry import METRICS, load_metrics
 from promptgraft.evals.several_files import refuse_several
-from promptgraft.evals.splits import Splits, question_digest
+from promptgraft.evals.splits import Splits
 from promptgraft.evals.types import Case, Judge, Metric, MetricKind
 from promptgraft.ground.entry_points import Group
 from promptgraft.ground.serde import Json, did_you_mean, field_names, shown
@@ -432,7 +432,7 @@ def parted(whole: Dataset, splits: SplitsConfig, around: Surroundings) -> Splits
 
 def is_divisible(whole: Dataset) -> bool:
     """Return whether cases ask more than one question, so that a search can learn and compare."""
-    return len({question_digest(case) for case in whole}) > 1
+    return len(set(whole.question_digests.values())) > 1
 
 
 def _narrowed(sets: Splits, splits: SplitsConfig, around: Surroundings) -> Splits:

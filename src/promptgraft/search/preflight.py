@@ -11,9 +11,9 @@ import attrs
 from promptgraft.adapters.abilities import is_in_batches, missing_price
 from promptgraft.adapters.base import ProviderAdapter, adapter_identity, is_nameless
 from promptgraft.errors import ConfigError, DataFormatError
+from promptgraft.evals.dataset import asked_digest, question_digest
 from promptgraft.evals.metrics.base import judges_of
 from promptgraft.evals.metrics.judging import check_asked
-from promptgraft.evals.splits import asked_digest, question_digest
 from promptgraft.evals.types import Case
 from promptgraft.ground.functions import without_address
 from promptgraft.ground.serde import HexDigest, Json, did_you_mean, digest, unstructure
