@@ -18,7 +18,7 @@ TEMPLATE = re.compile(r"<!-- blocks run in: (classify|agent|graph|nothing) -->")
 """What a page says of the project that its blocks run in."""
 
 _BUDGET = re.compile(r"(?m)^(  rollout_budget: )\d+$")
-_ENOUGH = r"\g<1>400"
+_ENOUGH = r"\g<1>500"
 
 
 def prepare(text: str) -> bool:
