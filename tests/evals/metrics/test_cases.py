@@ -647,6 +647,31 @@ def test_an_empty_list_counts_as_one_value_in_any_order() -> None:
         assert verdict.score == 0.5
 
 
+@pytest.mark.parametrize(
+    ("expected", "found", "score", "reason"),
+    [
+        (
+            {"items": [{"a": 1, "b": 2}, {"a": 3, "b": 2}], "c": 4},
+            {"items": [{"a": 3, "b": 2}, {"a": 1, "b": 2}], "c": 4},
+            0.6,
+            "2 of 5 values differ: `items` has the right items in another order",
+        ),
+        ([[1, 2], [3]], [[2, 1], [3]], 1 / 3, "`[0]` has the right items in another order"),
+        ([1, 2], [2, 2], 0.5, "1 of 2 values differ: `[0]`: expected 1, found 2"),
+        ([1, 2], [2, 1, 1], 0.0, "`[2]` was not expected"),
+    ],
+)
+def test_items_in_another_order_are_one_fault(
+    expected: Json, found: Json, score: float, reason: str
+) -> None:
+    answer = Answer(text=json.dumps(found))
+    verdict = metrics.json_match().judge(case(expected=expected), answer)
+    assert verdict.score == pytest.approx(score)
+    assert reason in verdict.reason
+    in_any_order = metrics.json_match(ignore_order=True).judge(case(expected=expected), answer)
+    assert (in_any_order.score == 1) is ("another order" in verdict.reason)
+
+
 def faults_of(metric: Metric, expected: Iterable[Json], output_type: object = None) -> str:
     cases = [
         Case(id=f"c{at}", input="x", expected=value, origin=f"cases.jsonl:{at + 1}")

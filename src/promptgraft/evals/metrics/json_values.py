@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import ClassVar, Literal, TypeVar
 
@@ -26,7 +26,7 @@ from promptgraft.evals.metrics.reading import (
 from promptgraft.evals.metrics.values import Tolerance, decimal
 from promptgraft.evals.types import Answer, Case, ToolUse, Verdict
 from promptgraft.ground.frozenmap import FrozenMap
-from promptgraft.ground.serde import Json, did_you_mean, parse_json, shown
+from promptgraft.ground.serde import Json, canonical_json, did_you_mean, parse_json, shown
 from promptgraft.ground.strict.checks import FLAG, one_of
 from promptgraft.ground.text import listed
 from promptgraft.prompt.fields import fields_of, inner_of, members_of, without_annotation
@@ -121,7 +121,23 @@ def compare(expected: Json, found: Json, rules: JsonRules, path: Path = ()) -> I
     else:
         if rules.extra_keys and isinstance(found, dict):
             there = {place: value for place, value in there.items() if place in expected_members}
-        yield from _at_each(expected_members, there, rules)
+        at_each = _at_each(expected_members, there, rules)
+        yield from _reordered(at_each, path) if _is_reordered(expected, found) else at_each
+
+
+def _is_reordered(expected: Json, found: Json) -> bool:
+    """Return whether two lists have the same items in another order."""
+    if not isinstance(expected, list) or not isinstance(found, list) or expected == found:
+        return False
+    return sorted(map(canonical_json, expected)) == sorted(map(canonical_json, found))
+
+
+def _reordered(at_each: Iterable[Found], path: Path) -> Iterator[Found]:
+    """Yield what is right and what is wrong in two lists of the same items, with one fault."""
+    compared = list(at_each)
+    wrong = sum(place.weight for place in compared if place.fault)
+    yield Found(sum(place.weight for place in compared) - wrong)
+    yield Found(wrong, f"`{spelled(path)}` has the right items in another order" if wrong else "")
 
 
 def _members(value: Json, path: Path) -> dict[Path, Json]:
