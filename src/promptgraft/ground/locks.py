@@ -79,9 +79,9 @@ def held_lock(path: Path, *, what: str, mend: str, seconds: float = 0.0) -> Iter
 
     Raises ``OSError`` when the lock file cannot be created.
     """
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as lock:
         try:
-            descriptor = held.enter_context(locked(path, seconds=seconds))
+            descriptor = lock.enter_context(locked(path, seconds=seconds))
         except TimeoutError:
             holder = f"another process, which holds {path}"
             with contextlib.suppress(OSError, ValueError):

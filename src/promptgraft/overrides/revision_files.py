@@ -190,10 +190,10 @@ class RevisionFiles:
 @contextlib.contextmanager
 def store_locked(path: Path, timeout_seconds: float) -> Iterator[None]:
     """Hold the lock on the file at ``path``, against threads and processes alike."""
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as lock:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            held.enter_context(locked(path, seconds=timeout_seconds, every=_POLL_SECONDS))
+            lock.enter_context(locked(path, seconds=timeout_seconds, every=_POLL_SECONDS))
         except TimeoutError:
             raise StoreError(
                 f"override store {path.parent} is locked: waited {timeout_seconds:g} s for {path}; "

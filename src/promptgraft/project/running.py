@@ -207,8 +207,10 @@ class Changes:
         limit_changes = _given(self, "max_cost", "max_tokens", "timeout")
         stoppers = list(self._stoppers)
         changed_kinds = {type(stopper) for stopper in stoppers}
-        kept = [one for one in job.config.limits.stoppers if type(one) not in changed_kinds]
-        limits = attrs.evolve(job.config.limits, **limit_changes, stoppers=[*kept, *stoppers])
+        others = [
+            stopper for stopper in job.config.limits.stoppers if type(stopper) not in changed_kinds
+        ]
+        limits = attrs.evolve(job.config.limits, **limit_changes, stoppers=[*others, *stoppers])
         settings = _given(self, "seed")
         if self.budget is not None:
             settings["rollout_budget"] = self.budget

@@ -223,7 +223,7 @@ def figure_rows(
             # A difference between means of other cases would mean nothing.
             more = "" if differing.held_out else difference(*means)
             rows.append((f"unseen cases, {name}", *map(score, means), more))
-        shorts = (one.short or "none" for one in (first_gain, second_gain))
+        shorts = (side.short or "none" for side in (first_gain, second_gain))
         rows.append(("unseen cases, gain", *shorts, ""))
         counts = (side.short_counts if side else "none" for side in gains)
         rows.append(("better, worse, same", *counts, ""))

@@ -6,7 +6,7 @@ import re
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, cast, runtime_checkable
 
 import attrs
 
@@ -66,7 +66,7 @@ def texts_in(texts: Iterable[str]) -> tuple[str, ...]:
     """Return texts of any collection, such as a column or the keys of a mapping, as a tuple."""
     value: Any = tuple(sorted(texts, key=str)) if isinstance(texts, (set, frozenset)) else texts
     if isinstance(value, str) or not isinstance(value, Iterable):
-        return value  # type: ignore[return-value]
+        return cast("tuple[str, ...]", value)  # which the validator refuses
     plain: Any = [str(text) if type(text).__module__ == "numpy" else text for text in value]
     # Lists stay lists: metrics get their identity from their `repr`.
     return plain if isinstance(value, list) else tuple(plain)
