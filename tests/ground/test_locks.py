@@ -52,9 +52,12 @@ def test_a_child_neither_keeps_nor_releases_the_lock_of_its_parent(tmp_path: Pat
     with contextlib.ExitStack() as held:
         held.enter_context(locked(path))
         if not (child := os.fork()):
-            held.close()
-            os.write(write, b"held" if is_held(path) else b"free")
-            signal.pause()
+            # Under the number of the descriptor that the fork has closed.
+            with locked(tmp_path / "of the child"):
+                held.close()
+                both = is_held(path) and is_held(tmp_path / "of the child")
+                os.write(write, b"held" if both else b"free")
+                signal.pause()
         said = os.read(read, 4)
     try:
         assert (said, is_held(path)) == (b"held", False)

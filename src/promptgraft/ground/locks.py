@@ -47,6 +47,7 @@ def locked(path: Path, *, seconds: float = math.inf, every: float = 0.05) -> Ite
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, NEW_FILE)
     _of_this_process.add(descriptor)
+    process = os.getpid()
     try:
         end = time.monotonic() + seconds
         while not _take(descriptor):
@@ -55,7 +56,8 @@ def locked(path: Path, *, seconds: float = math.inf, every: float = 0.05) -> Ite
             time.sleep(every)
         yield descriptor
     finally:
-        if descriptor in _of_this_process:  # else this is a fork, and the lock its parent's
+        # A fork has closed it, and may have opened another file under its number.
+        if os.getpid() == process:
             _of_this_process.remove(descriptor)
             # Not by closing alone: a child that was just forked may have the descriptor, too.
             fcntl.flock(descriptor, fcntl.LOCK_UN)

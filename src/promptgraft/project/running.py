@@ -207,10 +207,12 @@ class Changes:
         limit_changes = _given(self, "max_cost", "max_tokens", "timeout")
         stoppers = list(self._stoppers)
         changed_kinds = {type(stopper) for stopper in stoppers}
-        others = [
+        unchanged_stoppers = [
             stopper for stopper in job.config.limits.stoppers if type(stopper) not in changed_kinds
         ]
-        limits = attrs.evolve(job.config.limits, **limit_changes, stoppers=[*others, *stoppers])
+        limits = attrs.evolve(
+            job.config.limits, **limit_changes, stoppers=[*unchanged_stoppers, *stoppers]
+        )
         settings = _given(self, "seed")
         if self.budget is not None:
             settings["rollout_budget"] = self.budget
